@@ -105,9 +105,10 @@ std::vector<StageBytes> BytesOfStages(const Job& job, const Plan& plan, const Mo
   const int sharers = job.zero == 1 ? std::max(1, plan.topology.Size(kDataAxis)) : 1;
   std::vector<StageBytes> bytes;
   for (const StageCost& stage : StageCosts(costs, plan)) {
-    const double state = costs.state_bytes * static_cast<double>(stage.parameters) / sharers;
+    const double state = costs.state_bytes * static_cast<double>(stage.parameters) +
+                         static_cast<double>(stage.extra_state_bytes);
     bytes.push_back({.always = stage.weight_bytes + stage.gradient_bytes + stage.buffer_bytes +
-                               static_cast<int64_t>(state),
+                               static_cast<int64_t>(state / sharers),
                      .held = {stage.kept_bytes, stage.recomputed_bytes, stage.deferred_bytes}});
   }
   return bytes;

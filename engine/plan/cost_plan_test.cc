@@ -6,12 +6,12 @@
 #include <fstream>
 #include <functional>
 #include <optional>
-#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/plan/costs/profile.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_testing.h"
+#include "engine/tensors/machine_cores.h"
 
 namespace strata {
 namespace {
@@ -91,7 +91,7 @@ TEST(PartitionByTime, TakesAFileOfCosts) {
   job.costs = testing::TempDir() + "costs.json";
   const auto write = [&](const std::string& text) { std::ofstream(job.costs) << text; };
   write(ProfileValue(profile, task).ToJson());
-  job.threads = static_cast<int>(std::thread::hardware_concurrency());
+  job.threads = MachineCores();
   const Plan plan = MakePlan(job, {}, nullptr);
   EXPECT_THAT(plan.bounds, ElementsAre(0, 2, 16));
   EXPECT_THAT(plan.notices, Not(Contains(HasSubstr("share")))) << "it may be of another machine";
@@ -171,7 +171,7 @@ TEST(PartitionAuto, ProbesTellWhatItsOwnLayersDoNot) {
 }
 
 TEST(PartitionAuto, SaysThatRanksShareCores) {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = MachineCores();
   Job job = AutoJob();
   const auto notices = [&](int threads) {
     job.threads = threads;

@@ -145,6 +145,20 @@ void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where
   CheckLoss(loss, job.layers, output, target[0]);
 }
 
+/// The same of data with an end. A table's column of numbers may have been meant as classes.
+void CheckTargetOfData(const Job& job, const LayerSpec& loss, const DataSpec& data,
+                       const TensorSpecs& output, const TensorSpecs& target, Script* script) {
+  try {
+    CheckTarget(job, loss, data.where, output, target, script);
+  } catch (const ConfigError& error) {
+    const bool is_column = FindOption(data.options, "task") == Value("auto") &&
+                           target.size() == 1 && IsFloating(target[0].dtype);
+    if (!is_column || !IsOfClasses(loss)) throw;
+    throw ConfigError(Str(error.what(), "; task = \"classes\" in strata.data.csv makes classes of ",
+                          "a column of numbers"));
+  }
+}
+
 /// What the layers make of an input, which may be the planned one.
 TensorSpecs OutputFor(const Job& job, const TensorSpecs& input, const Shapes& shapes,
                       Script* script) {
@@ -184,17 +198,17 @@ std::optional<TensorSpec> PlannedTarget(const Job& job, int64_t rows, const Shap
   return targets.size() == 1 ? std::optional(targets[0]) : std::nullopt;
 }
 
-/// A BatchNorm trains on no single value. Those within other layers say so when they run.
+/// A BatchNorm trains on no single value. Those within other layers say so when they run. `help`:
+/// what would give it more.
 void CheckBatchNorms(const Job& job, const TensorSpecs& input,
-                     const std::vector<TensorSpecs>& outputs) {
+                     const std::vector<TensorSpecs>& outputs, const char* help) {
   const std::vector<TensorSpecs> inputs = LayerInputs(job.layers, input, outputs);
   for (size_t i = 0; i < job.layers.size(); ++i) {
     const LayerSpec& layer = job.layers[i];
     const bool is_norm = !layer.scripted && layer.type.starts_with("BatchNorm");
     if (!is_norm || inputs[i][0].elements() != inputs[i][0].shape[1]) continue;
     throw ConfigError(Str("layer ", i, " ", layer.ToString(),
-                          " needs more than one value per channel in training; data:take(n) "
-                          "leaves out the last samples"));
+                          " needs more than one value per channel in training; ", help));
   }
 }
 
@@ -208,7 +222,9 @@ void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts,
   if (last == passed) return;
   try {
     const std::vector<TensorSpecs> outputs = InferLayers(job.layers, last, script);
-    if (&data == &job.train_data) CheckBatchNorms(job, last, outputs);
+    if (&data == &job.train_data) {
+      CheckBatchNorms(job, last, outputs, "data:take(n) leaves out the last samples");
+    }
     passed = std::move(last);
   } catch (const ConfigError& error) {
     throw ConfigError(Str(Place(data.where), Plural(facts.samples, "sample"), " of strata.data.",
@@ -257,6 +273,9 @@ std::optional<int> FindClassDim(const Job& job, int64_t rows, const Shapes& shap
 
 void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* script) {
   const LayerSpec loss = PlannedLoss(job, plan);
+  if (job.trains && !loss.type.empty()) {
+    CheckBatchNorms(job, shapes.input, shapes.outputs, "make batch.micro_batch_size larger");
+  }
   if (shapes.first) CheckFirst(job, loss, job.train_data.function, *shapes.first, shapes, script);
   if (job.test_data.kind == "function" && script != nullptr) {
     const FunctionRef& function = job.test_data.function;
@@ -272,7 +291,7 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
     CheckLastRows(job, *data, facts, rows, script, passed);
     if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
     const TensorSpecs target = WithBatch(facts.targets, rows);
-    CheckTarget(job, loss, data->where, output, target, script);
+    CheckTargetOfData(job, loss, *data, output, target, script);
     if (data->kind == "text" || target.size() != 1) continue;
     CheckLabels(job.loss, *data, facts.classes, output, target[0]);
   }

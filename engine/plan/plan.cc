@@ -34,6 +34,9 @@ using Shapes = MicroBatchShapes;
 /// Every degree, from what was given: a degree left out is 1, data = world / (pipe * model).
 Parallel ResolveDegrees(const Parallel& asked, int world_size) {
   Parallel degrees = {std::max(asked.pipe, 1), asked.data, std::max(asked.model, 1)};
+  // Refuses more ranks than there may be, so that no product below overflows.
+  Topology::Make({"pipe", "data", "model"},
+                 {degrees.pipe, std::max(degrees.data, 1), degrees.model});
   const int slice = degrees.pipe * degrees.model;
   if (world_size == 0) {
     degrees.data = std::max(asked.data, 1);
@@ -59,6 +62,20 @@ void NoteData(const DataSpec& train, const DataSpec& test, Plan& plan) {
   for (const std::string& note : test.notes) {
     if (std::ranges::find(train.notes, note) != train.notes.end()) continue;
     plan.notices.push_back(Str("data.test: ", note));
+  }
+}
+
+/// What was asked for and has no effect.
+void NoteIdle(const Job& job, Plan& plan) {
+  if (!job.trains) return;
+  const bool is_evaluated = job.eval.every > 0 || !job.eval.metrics.empty();
+  if (is_evaluated && !job.train_data.kind.empty() && job.test_data.kind.empty()) {
+    plan.notices.push_back("nothing is evaluated: eval needs data.test");
+  }
+  int64_t frozen = 0;
+  for (const LayerPlan& layer : plan.layers) frozen += layer.frozen;
+  if (plan.parameters == 0 && frozen > 0) {
+    plan.notices.push_back("nothing learns: freeze holds for every parameter");
   }
 }
 
@@ -265,35 +282,6 @@ void CheckLayouts(const Job& job, const Plan& plan) {
   }
 }
 
-bool HasMaxNorm(const LayerSpec& spec) {
-  const bool is_own = spec.type.starts_with("Embedding") && !spec.scripted;
-  return (is_own && !spec.args["max_norm"].is_null()) ||
-         std::ranges::any_of(spec.children, HasMaxNorm);
-}
-
-/// max_norm writes to the parameter in a forward. Where others have a copy of it, or the forward
-/// runs again, the copies and the passes would differ.
-void CheckMaxNorm(const Job& job, const Plan& plan) {
-  const bool has_replicas = plan.topology.Size(kDataAxis) > 1;
-  for (size_t i = 0; i < job.layers.size(); ++i) {
-    const LayerSpec& layer = job.layers[i];
-    if (!HasMaxNorm(layer)) continue;
-    const auto index = static_cast<int>(i);
-    const bool is_shared = std::ranges::any_of(plan.ties, [&](const TiePlan& tie) {
-      return std::ranges::find(tie.layers, index) != tie.layers.end() &&
-             std::ranges::adjacent_find(tie.stages, std::not_equal_to()) != tie.stages.end();
-    });
-    const char* const why = has_replicas                  ? "with data above 1"
-                            : is_shared                   ? "in a tie over several stages"
-                            : plan.layers[i].segment >= 0 ? "where a layer is recomputed"
-                                                          : nullptr;
-    if (!why) continue;
-    throw ConfigError(Str(Place(layer.where), "layer ", i, " ", layer.ToString(),
-                          ": max_norm shortens vectors when they are used, which is not done ",
-                          why));
-  }
-}
-
 void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan) {
   const int model = plan.topology.Size("model");
   if (shapes.input.empty()) {
@@ -305,7 +293,7 @@ void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan
     plan.layers[i].output = WithType(outputs[i], DType::kFloat32, job.precision.compute);
   }
   if (model > 1) {
-    CheckSplits(job.layers, LayerInputs(job.layers, shapes.input, outputs), model);
+    CheckSplits(job.layers, LayerInputs(job.layers, shapes.input, outputs), model, script);
   }
   plan.class_dim = FindClassDim(job, plan.batch.micro_batch_size, shapes, script);
   CheckData(job, plan, shapes, script);
@@ -346,13 +334,43 @@ std::vector<int> Each(const std::vector<Place>& places, int Place::*member) {
 
 }  // namespace
 
-int64_t SharedElements(const LayerSpec& spec) {
-  int64_t elements = 0;
+void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again) {
+  const bool has_replicas = plan.topology.Size(kDataAxis) > 1;
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    const LayerSpec& layer = job.layers[i];
+    if (!HasMaxNorm(layer)) continue;
+    const auto index = static_cast<int>(i);
+    const bool is_shared = std::ranges::any_of(plan.ties, [&](const TiePlan& tie) {
+      return std::ranges::find(tie.layers, index) != tie.layers.end() &&
+             std::ranges::adjacent_find(tie.stages, std::not_equal_to()) != tie.stages.end();
+    });
+    const LayerPlan& planned = plan.layers[i];
+    const bool runs_again =
+        planned.segment >= 0 || std::ranges::find(again, planned.stage) != again.end();
+    const char* const why = has_replicas ? "with data above 1"
+                            : is_shared  ? "in a tie over several stages"
+                            : runs_again ? "where a layer is recomputed"
+                                         : nullptr;
+    if (!why) continue;
+    throw ConfigError(Str(Place(layer.where), "layer ", i, " ", layer.ToString(),
+                          ": max_norm shortens vectors when they are used, which is not done ",
+                          why));
+  }
+}
+
+std::vector<ParameterSpec> SharedParameters(const LayerSpec& spec) {
+  std::vector<ParameterSpec> parameters;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
     const auto& shared = spec.tied_weights;
     const bool is_shared = std::ranges::find(shared, parameter.name) != shared.end();
-    if (is_shared && !spec.IsFrozen(parameter.name)) elements += parameter.elements();
+    if (is_shared && !spec.IsFrozen(parameter.name)) parameters.push_back(parameter);
   }
+  return parameters;
+}
+
+int64_t SharedElements(const LayerSpec& spec) {
+  int64_t elements = 0;
+  for (const ParameterSpec& parameter : SharedParameters(spec)) elements += parameter.elements();
   return elements;
 }
 
@@ -383,6 +401,7 @@ Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : s
     partition::CheckStages(stages, static_cast<int64_t>(job.layers.size()));
   }
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
+  NoteIdle(job, plan);
   // What shapes tell is refused before the partition's function, or the clock, is asked.
   partition::CheckMethod(job.partition);
   shapes_ = InferShapes(job, plan.batch, script);
@@ -421,7 +440,7 @@ Plan Planner::Cut(const Job& job, const std::vector<int>& stage_ranks,
   }
   PlanTies(job, plan);
   PlanSegments(job, script_, plan);
-  CheckMaxNorm(job, plan);
+  CheckMaxNorm(job, plan, {});
   PlanJoins(job, shapes_, script_, plan);
   return plan;
 }

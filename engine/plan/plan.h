@@ -90,7 +90,9 @@ struct Plan {
 /// Rows of the first layer's table, which tokens count; 0 for other layers.
 int64_t TableRows(const Job& job);
 
-/// Trainable elements of a layer that it shares with others (strata.tied).
+/// Trainable parameters of a layer that it shares with others (strata.tied).
+std::vector<ParameterSpec> SharedParameters(const LayerSpec& spec);
+/// Their elements.
 int64_t SharedElements(const LayerSpec& spec);
 
 /// The job's loss, with what planning has found out about it.

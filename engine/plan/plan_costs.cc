@@ -1,25 +1,38 @@
 #include "engine/plan/plan_costs.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "engine/base/size_class.h"
 #include "engine/base/text.h"
 #include "engine/plan/joining.h"
+#include "engine/spec/job/training/parameter_groups.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/tensors/machine_cores.h"
 
 namespace strata {
 
 namespace {
 
-/// In half precision, layers of one stage that share a tensor see one copy of it.
-void TakeTiedCopies(const Job& job, const Plan& plan, ModelCosts& costs) {
-  if (job.precision.compute == job.precision.params) return;
+/// Of the optimizer's state of what a layer shares with others.
+int64_t SharedExtraState(const Job& job, int layer) {
+  int64_t elements = 0;
+  for (const ParameterSpec& parameter : SharedParameters(job.layers[layer])) {
+    elements += ExtraState(job.optimizer, job.layers, layer, parameter);
+  }
+  return elements * DTypeSize(job.precision.params);
+}
+
+/// Layers of one stage that share a tensor see one copy of it in half precision, and the optimizer
+/// keeps its state once.
+void TakeTiedOnce(const Job& job, const Plan& plan, ModelCosts& costs) {
+  const bool has_copies = job.precision.compute != job.precision.params;
   for (const TiePlan& tie : plan.ties) {
     for (auto use = tie.stages.begin(); use != tie.stages.end(); ++use) {
       if (std::find(tie.stages.begin(), use, *use) == use) continue;
       const int layer = tie.layers[static_cast<size_t>(use - tie.stages.begin())];
+      costs.layers[layer].extra_state_bytes -= SharedExtraState(job, layer);
+      if (!has_copies) continue;
       const int64_t copy = DTypeSize(job.precision.compute) * SharedElements(job.layers[layer]);
       costs.layers[layer].weight_bytes -= copy;
       costs.layers[layer].copy_bytes -= copy;
@@ -41,7 +54,7 @@ std::vector<TensorSpecs> OutputsOf(const Job& job, const Plan& plan) {
 MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
                    std::vector<TensorSpecs> outputs) {
   const int ranks = plan.topology.world_size();
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = MachineCores();
   MeasureTask task = {.job = &job,
                       .input = std::move(input),
                       .outputs = std::move(outputs),
@@ -76,7 +89,7 @@ PlanTraits TraitsOf(const Plan& plan) {
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
   ModelCosts costs = CostsOf(job, plan.stages.front().input, OutputsOf(job, plan),
                              plan.topology.Size("model"), script);
-  TakeTiedCopies(job, plan, costs);
+  TakeTiedOnce(job, plan, costs);
   return costs;
 }
 

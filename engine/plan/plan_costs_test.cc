@@ -108,6 +108,23 @@ TEST(CostsTest, StateIsThereTwiceUnlessEveryStepCounts) {
   EXPECT_EQ(kept, 2 * alone);
 }
 
+TEST(CostsTest, AGroupsOwnOptimizerKeepsItsOwnState) {
+  Job job = JobOf({Make("Linear", {64, 64})}, {64});  // SGD with momentum: a moment each
+  ParameterGroup adam;
+  adam.type = "adam";
+  adam.parameters = "weight";
+  job.optimizer.groups = {adam};
+  const ModelCosts costs = Costs(job);
+  EXPECT_EQ(costs.moments, 1);
+  EXPECT_EQ(costs.layers[0].buffer_bytes, 0);
+  EXPECT_EQ(costs.layers[0].extra_state_bytes, 4 * 64 * 64);
+  const StageCost stage = SumLayers(costs, 0, 1);
+  EXPECT_EQ(stage.extra_state_bytes, 4 * 64 * 64);
+  const int64_t moment = 4 * (64 * 64 + 64);
+  EXPECT_EQ(StageMemory(costs, stage, {.owners = 1}) - StageMemory(costs, stage, {.owners = 4}),
+            AllocatedBytes(moment) - AllocatedBytes(moment / 4) + 4 * 64 * 64 / 4 * 3);
+}
+
 TEST(CostsTest, AConvolutionMeetsItsFilterAtEveryPlaceOfTheOutput) {
   const LayerCost cost =
       CostOf(Make("Conv2d", {3, 64, 11, 4, 2}), {3, 224, 224});  // 55 x 55 places
@@ -128,6 +145,23 @@ TEST(CostsTest, ATransformerLayerHasItsProjectionsItsScoresAndItsBlocks) {
   EXPECT_EQ(cost.forward.flops, projections + scores);
   EXPECT_EQ(cost.input_grad.flops, projections + 2 * scores);
   EXPECT_EQ(cost.weight_grad.flops, projections);
+}
+
+// Without dropout what the ReLU keeps is the second linear layer's input, so nothing is freed
+// before the ReLU's backward.
+TEST(CostsTest, BehindAReluAloneTwoHiddenGradientsAreThereAtOnce) {
+  const int t = 16, e = 32, h = 2048;
+  const auto scratch = [&](const char* activation, double dropout) {
+    const Value::Map options = {{"dim_feedforward", h},
+                                {"batch_first", true},
+                                {"activation", activation},
+                                {"dropout", dropout}};
+    return CostOf(Make("TransformerEncoderLayer", {e, 4}, options), {t, e}).backward_scratch;
+  };
+  const int64_t hidden = AllocatedBytes(4 * 8 * t * h);
+  EXPECT_EQ(scratch("relu", 0), 2 * hidden);
+  EXPECT_EQ(scratch("relu", 0.1), hidden);
+  EXPECT_EQ(scratch("gelu", 0), hidden);
 }
 
 TEST(CostsTest, ATransformerHasWhatItsTwoStacksHave) {
@@ -214,6 +248,45 @@ TEST(CostsTest, AnActivationKeepsWhatItsBackwardReads) {
   EXPECT_EQ(kept("Softsign"), "input 1");
   EXPECT_EQ(kept("Hardtanh"), "input 0");
   EXPECT_EQ(kept("Hardtanh", {{"inplace", true}}), "output 0");
+}
+
+// One window is at::mean's.
+TEST(CostsTest, MeansOfSeveralWindowsKeepTheirInput) {
+  const auto keeps_input = [](const char* type, Value::Map args, std::vector<int64_t> sample) {
+    const LayerCost cost = CostOf(Make(type, {}, std::move(args)), std::move(sample));
+    EXPECT_FALSE(cost.keeps_output);
+    EXPECT_EQ(cost.kept_bytes, 0);
+    return cost.keeps_input;
+  };
+  const Value::List none_and_one = {Value(), 1};
+  EXPECT_TRUE(keeps_input("AdaptiveAvgPool2d", {{"output_size", 2}}, {3, 8, 8}));
+  EXPECT_TRUE(keeps_input("AdaptiveAvgPool2d", {{"output_size", none_and_one}}, {3, 8, 8}));
+  EXPECT_FALSE(keeps_input("AdaptiveAvgPool2d", {{"output_size", none_and_one}}, {3, 1, 8}));
+  EXPECT_FALSE(keeps_input("AdaptiveAvgPool2d", {{"output_size", 1}}, {3, 8, 8}));
+  EXPECT_FALSE(keeps_input("AdaptiveAvgPool1d", {{"output_size", 1}}, {8, 8}));
+  EXPECT_FALSE(keeps_input("AdaptiveAvgPool3d", {{"output_size", 1}}, {3, 4, 4, 4}));
+  EXPECT_TRUE(keeps_input("Upsample", {{"size", 4}, {"mode", "area"}}, {3, 8, 8}));
+  EXPECT_FALSE(keeps_input("Upsample", {{"size", 1}, {"mode", "area"}}, {3, 8, 8}));
+  EXPECT_FALSE(keeps_input("Upsample", {{"size", 4}, {"mode", "bilinear"}}, {3, 8, 8}));
+}
+
+TEST(CostsTest, AConvolutionKeepsACopyWithThePaddingThatItCannotDo) {
+  const auto kept = [](Value::Map args) {
+    const LayerCost cost = CostOf(Make("Conv2d", {2, 4}, std::move(args)), {2, 6, 6});
+    return Str(cost.keeps_input ? "input " : "", cost.kept_bytes);
+  };
+  const auto padded = [](int64_t side) { return AllocatedBytes(4 * 8 * 2 * side * side); };
+  EXPECT_EQ(kept({{"kernel_size", 3}, {"padding", 1}}), "input 0");
+  EXPECT_EQ(kept({{"kernel_size", 3}, {"padding", "same"}}), "input 0");
+  EXPECT_EQ(kept({{"kernel_size", 4}, {"padding", "same"}}), Str(padded(7)));
+  EXPECT_EQ(kept({{"kernel_size", 3}, {"padding_mode", "circular"}}), "input 0") << "none is added";
+  EXPECT_EQ(kept({{"kernel_size", 3}, {"padding", 1}, {"padding_mode", "circular"}}),
+            Str(padded(8)));
+  for (const char* mode : {"reflect", "replicate"}) {
+    EXPECT_EQ(kept({{"kernel_size", 3}, {"padding", 1}, {"padding_mode", mode}}),
+              Str("input ", padded(8)))
+        << mode;
+  }
 }
 
 TEST(CostsTest, CountsWhatIsKeptOnce) {

@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/planner.h"
+#include "engine/tensors/machine_cores.h"
 
 namespace strata {
 namespace {
@@ -178,7 +178,7 @@ std::optional<ModelCosts> CostsWithoutSeconds(const Job& job, const MicroBatchSh
 void NoteSharedCores(const MeasureTask& task, int ranks, std::vector<std::string>& notices) {
   if (task.device != "cpu" || ranks <= task.copies) return;
   const int times = (ranks + task.copies - 1) / task.copies;
-  notices.push_back(Str(ranks, " ranks share ", Plural(std::thread::hardware_concurrency(), "core"),
+  notices.push_back(Str(ranks, " ranks share ", Plural(MachineCores(), "core"),
                         " here: a step takes up to ", times, " times what is predicted"));
 }
 

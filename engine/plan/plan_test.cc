@@ -16,6 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
   return MakeLayer(type, positional, named, {}, "net.lua:3");
@@ -184,6 +185,18 @@ TEST(MakePlan, DerivesDegreesFromTheWorld) {
   Job job = LinearJob(4, 2);
   job.parallel.data = 1;
   EXPECT_THAT(ErrorOf(job, {.world_size = 4}), AllOf(HasSubstr("= 2"), HasSubstr("4 ranks")));
+}
+
+TEST(MakePlan, RefusesDegreesThatNoWorldHas) {
+  Job job = LinearJob(4, 65536);
+  for (const Parallel& degrees : {Parallel{65536, 0, 65536}, Parallel{65536, 65536, 1},
+                                  Parallel{INT32_MAX, INT32_MAX, INT32_MAX}}) {
+    job.parallel = degrees;
+    for (const int world_size : {0, 8}) {
+      EXPECT_THAT(ErrorOf(job, {.world_size = world_size}), HasSubstr("at most 1,048,576 ranks"))
+          << degrees.data << " in " << world_size;
+    }
+  }
 }
 
 TEST(MakePlan, TheModelAxisSharesLayersThatSaySo) {
@@ -442,6 +455,33 @@ TEST(MakePlan, RefusesTestDataThatLayersCannotTake) {
   EXPECT_THAT(ErrorOf(job), HasSubstr("expects last dim 8, got (4, 5)"));
 }
 
+TEST(MakePlan, TellsHowAColumnOfNumbersBecomesClasses) {
+  Job job =
+      FilesJob({9, {{{8}, DType::kFloat32}}, {{{1}, DType::kFloat32}}, 0}, "CrossEntropyLoss", {});
+  EXPECT_THAT(ErrorOf(job), HasSubstr("; task = \"classes\" in strata.data.csv makes classes of a "
+                                      "column of numbers"));
+  job.train_data.options.Set("task", "numbers");  // it was asked for
+  EXPECT_THAT(ErrorOf(job), AllOf(HasSubstr("expects integer labels"), Not(HasSubstr("task"))));
+}
+
+TEST(MakePlan, TellsWhatHasNoEffect) {
+  Job job = FilesJob({8, {{{8}, DType::kFloat32}}, {{{8}, DType::kFloat32}}, 0}, "MSELoss", {"r2"});
+  const auto notices = [&] { return MakePlan(job, {}, nullptr).notices; };
+  const auto unused = testing::Contains("nothing is evaluated: eval needs data.test");
+  const auto frozen = testing::Contains("nothing learns: freeze holds for every parameter");
+  EXPECT_THAT(notices(), AllOf(Not(unused), Not(frozen)));
+  job.test_data = DataSpec();
+  EXPECT_THAT(notices(), unused);
+  job.eval.metrics.clear();
+  EXPECT_THAT(notices(), Not(unused));
+  job.eval.every = 5;
+  EXPECT_THAT(notices(), unused);
+  for (LayerSpec& layer : job.layers) layer.frozen = true;
+  EXPECT_THAT(notices(), frozen);
+  job.trains = false;  // predict freezes what it loads
+  EXPECT_THAT(notices(), AllOf(Not(unused), Not(frozen)));
+}
+
 TEST(MakePlan, TellsWhatItsDataSay) {
   DataFacts facts = {8, {{{8}, DType::kFloat32}}, {{{8}, DType::kFloat32}}, 0};
   facts.notes = {"one", "two"};
@@ -450,7 +490,7 @@ TEST(MakePlan, TellsWhatItsDataSay) {
   const std::vector<std::string> notices = MakePlan(job, {}, nullptr).notices;
   EXPECT_THAT(notices,
               testing::IsSupersetOf({"data.train: one", "data.train: two", "data.test: three"}));
-  EXPECT_THAT(notices, testing::Not(testing::Contains("data.test: two"))) << "it is said once";
+  EXPECT_THAT(notices, Not(testing::Contains("data.test: two"))) << "it is said once";
 }
 
 TEST(MakePlan, TellsThatTestDataAreOfTheTrainingsSplit) {
@@ -468,10 +508,10 @@ TEST(MakePlan, TellsThatTestDataAreOfTheTrainingsSplit) {
   const auto told = testing::Contains(HasSubstr("data.test has the split \"train\""));
   EXPECT_THAT(notices("images", "train"), told);
   EXPECT_THAT(notices("take", "train"), told);
-  EXPECT_THAT(notices("images", "test"), testing::Not(told));
-  EXPECT_THAT(notices("part", "train"), testing::Not(told)) << "the script parts it itself";
+  EXPECT_THAT(notices("images", "test"), Not(told));
+  EXPECT_THAT(notices("part", "train"), Not(told)) << "the script parts it itself";
   Job job = LossJob("CrossEntropyLoss", "images");
-  EXPECT_THAT(MakePlan(job, {}, nullptr).notices, testing::Not(told)) << "there is no test data";
+  EXPECT_THAT(MakePlan(job, {}, nullptr).notices, Not(told)) << "there is no test data";
   const auto text = [](const char* path, const char* split) {
     return ParseDataSpec(
         MakeDataSource("text", {}, {{"path", path}, {"split", split}, {"length", 8}}, ""), nullptr,
@@ -485,7 +525,7 @@ TEST(MakePlan, TellsThatTestDataAreOfTheTrainingsSplit) {
   texts.test_data = text("b.txt", "train");
   EXPECT_THAT(MakePlan(texts, {}, nullptr).notices, leaves_out);
   texts.test_data = text("b.txt", "all");
-  EXPECT_THAT(MakePlan(texts, {}, nullptr).notices, testing::Not(leaves_out));
+  EXPECT_THAT(MakePlan(texts, {}, nullptr).notices, Not(leaves_out));
 }
 
 TEST(MakePlan, RefusesALastMicroBatchThatLayersCannotTake) {
@@ -518,6 +558,21 @@ TEST(MakePlan, RefusesALastMicroBatchThatLayersCannotTake) {
   EXPECT_NE(error_of("test", 11), "no error");
   job.test_data.options.Set("collate", "pad");
   EXPECT_EQ(ErrorOf(job), "no error") << "no length of its samples is known";
+}
+
+TEST(MakePlan, RefusesMicroBatchesOfOneRowThatABatchNormCannotTake) {
+  Job job = LinearJob(1, 1);
+  job.layers = {Make("Linear", {8, 8}), Make("BatchNorm1d", {8})};
+  job.loss = Make("MSELoss");
+  job.batch = {0, 4, 1};
+  EXPECT_EQ(ErrorOf(job),
+            "layer 1 BatchNorm1d(8) needs more than one value per channel in training; make "
+            "batch.micro_batch_size larger");
+  job.batch = {0, 4, 2};
+  EXPECT_EQ(ErrorOf(job), "no error");
+  job.batch = {0, 4, 1};
+  job.trains = false;
+  EXPECT_EQ(ErrorOf(job), "no error") << "outputs alone are computed";
 }
 
 TEST(MakePlan, RefusesMaxNormWhereCopiesOrPassesWouldDiffer) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/plan/plan.h"
@@ -37,6 +38,11 @@ class Planner {
   MicroBatchShapes shapes_;
   Script* script_;
 };
+
+/// max_norm writes to the parameter in a forward. Throws ConfigError where others have a copy of
+/// it, or the forward runs again, so that the copies or the passes would differ. `again`: stages
+/// that the program runs forward again as a whole.
+void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again);
 
 /// Where the plan goes by what all earlier runs took (SecondsFrom::kEarlierRuns): by those alone
 /// whose plans were most like it (PlanTraits).

@@ -50,9 +50,9 @@ void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int lay
     if (spec.IsFrozen(parameter.name)) continue;
     cost.parameters += elements;
     cost.gradient_bytes += bytes;
-    cost.buffer_bytes += ExtraState(job.optimizer, layers, layer, parameter) /
-                         (parameter.share ? model : 1) *
-                         DTypeSize(is_float ? precision.params : parameter.dtype);
+    cost.extra_state_bytes += ExtraState(job.optimizer, layers, layer, parameter) /
+                              (parameter.share ? model : 1) *
+                              DTypeSize(is_float ? precision.params : parameter.dtype);
   }
 }
 
@@ -114,6 +114,7 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
       cost = CostOf(layers[i], inputs[i], outputs[i], model, script, job.precision.compute);
     }
     AddParameters(job, layers, static_cast<int>(i), model, states, cost);
+    cost.runs_once = HasMaxNorm(layers[i]);
   }
   if (!input.empty() && !job.loss.type.empty()) {
     LayerTape tape(outputs.back(), layers.back().output_shard ? model : 1, model, script);

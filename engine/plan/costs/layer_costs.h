@@ -46,8 +46,10 @@ struct RanPlan {
 /// Of a whole job.
 struct ModelCosts {
   std::vector<LayerCost> layers;
-  LayerCost loss;           ///< of the last layer's output
-  int moments = 0;          ///< that the optimizer keeps per trainable element (Adam: 2)
+  LayerCost loss;  ///< of the last layer's output
+  /// That the optimizer keeps per trainable element (Adam: 2); LayerCost::extra_state_bytes has
+  /// what its groups keep beside them.
+  int moments = 0;
   double state_bytes = 0;   ///< of these, in the type of the parameters (float32: 8)
   double update_bytes = 0;  ///< that the optimizer's step reads and writes per element (Adam: 28)
   // Seconds per trainable element; 0 until they are set.
@@ -117,6 +119,7 @@ struct StageCost {
   int64_t weight_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t buffer_bytes = 0;
+  int64_t extra_state_bytes = 0;
   int64_t input_bytes = 0;   ///< of the input that arrives and is held
   int64_t output_bytes = 0;  ///< of the output that leaves
 

@@ -109,7 +109,7 @@ std::vector<Rest> Sampled(std::vector<Rest> rests, size_t most) {
 class Front {
  public:
   Front(const ModelCosts& costs, int begin, int end)
-      : stage_(costs, begin, end), rests_(static_cast<size_t>(end - begin) + 1) {
+      : costs_(costs), stage_(costs, begin, end), rests_(static_cast<size_t>(end - begin) + 1) {
     Rest& none = At(end).emplace_back();
     none.cost = stage_.none();
     none.first = {end, end, /*is_recomputed=*/true};
@@ -131,8 +131,11 @@ class Front {
 
   std::vector<Rest> AllFrom(int begin) {
     std::vector<Rest> all;
+    bool runs_once = false;  // a layer of the run
     for (int end = begin + 1; end <= stage_.end(); ++end) {
+      runs_once |= costs_.layers[static_cast<size_t>(end) - 1].runs_once;
       for (const bool is_recomputed : {false, true}) {
+        if (is_recomputed && runs_once) continue;
         const Run run = {begin, end, is_recomputed};
         const RunCost cost = stage_.CostOf(run);
         for (size_t k = 0; k < At(end).size(); ++k) {
@@ -157,6 +160,7 @@ class Front {
     }
   }
 
+  const ModelCosts& costs_;
   const StageRuns stage_;
   std::vector<std::vector<Rest>> rests_;  ///< from each layer of the stage on
 };

@@ -33,10 +33,10 @@ struct Recomputation {
 /// layers and less are exact, and so few that longer ones take no more than a second or two.
 constexpr size_t FrontSize(int layers) { return layers <= 24 ? 4096 : 64; }
 
-/// Layers `begin` to `end` as one stage: the ways, from the cheapest (nothing is recomputed) to the
-/// dearest. Exact where no rest has more than `most` ways, or more than 16 times as many to
-/// compare; else those are left which are evenly far apart in seconds, and the least of each
-/// memory. REQUIRES: begin < end; the seconds of `costs` are set.
+/// Layers `begin` to `end` as one stage: the ways that its layers allow, from the cheapest (nothing
+/// is recomputed) to the dearest. Exact where no rest has more than `most` ways, or more than 16
+/// times as many to compare; else those are left which are evenly far apart in seconds, and the
+/// least of each memory. REQUIRES: begin < end; the seconds of `costs` are set.
 std::vector<Recomputation> RecomputeFront(const ModelCosts& costs, int begin, int end, size_t most);
 inline std::vector<Recomputation> RecomputeFront(const ModelCosts& costs, int begin, int end) {
   return RecomputeFront(costs, begin, end, FrontSize(end - begin));

@@ -27,6 +27,7 @@ LayerCost AnyLayer(int64_t input_bytes) {
   cost.deferred_bytes = bytes(4);
   cost.forward_scratch = bytes(6);
   cost.backward_scratch = bytes(12);
+  cost.runs_once = *rc::gen::inRange(0, 8) == 0;
   return cost;
 }
 
@@ -42,10 +43,10 @@ ModelCosts AnyModel(int layers) {
   return costs;
 }
 
-/// Every way that layers `begin` to `end` can be kept or be in segments; as long as the model's
+/// Every way that layers `begin` to `end` may be kept or be in segments; as long as the model's
 /// list.
-std::vector<std::vector<int>> AllSegments(int begin, int end, size_t layers) {
-  std::vector<std::vector<int>> all = {std::vector<int>(layers, -1)};
+std::vector<std::vector<int>> AllSegments(int begin, int end, const ModelCosts& costs) {
+  std::vector<std::vector<int>> all = {std::vector<int>(costs.layers.size(), -1)};
   for (int i = begin; i < end; ++i) {
     std::vector<std::vector<int>> longer;
     for (const std::vector<int>& segments : all) {
@@ -53,6 +54,7 @@ std::vector<std::vector<int>> AllSegments(int begin, int end, size_t layers) {
       const bool goes_on = i > begin && segments[i - 1] >= 0;
       std::vector<int> choices = {-1, last + 1};
       if (goes_on) choices.push_back(last);
+      if (costs.layers[i].runs_once) choices = {-1};
       for (const int segment : choices) {
         longer.push_back(segments);
         longer.back()[i] = segment;
@@ -103,8 +105,7 @@ RC_GTEST_PROP(RecomputeFrontTest, HasTheBestOfAllWays, ()) {
   const Stage stage = AnyStage(7);
   const std::vector<Recomputation> front =
       RecomputeFront(stage.costs, stage.begin, stage.end, std::numeric_limits<size_t>::max());
-  for (const std::vector<int>& segments :
-       AllSegments(stage.begin, stage.end, stage.costs.layers.size())) {
+  for (const std::vector<int>& segments : AllSegments(stage.begin, stage.end, stage.costs)) {
     const StageCost sum = stage.Sum(segments);
     RC_ASSERT(std::ranges::any_of(
         front, [&](const Recomputation& way) { return IsAsGood(way.cost, sum); }));
@@ -122,6 +123,9 @@ RC_GTEST_PROP(RecomputeFrontTest, SaysWhatItsWaysCost, ()) {
     RC_ASSERT(MemoryOf(sum) == MemoryOf(way.cost));
     RC_ASSERT(sum.recompute == way.cost.recompute);
     RC_ASSERT(sum.deferred_bytes == way.cost.deferred_bytes);
+    for (size_t i = 0; i < way.segments.size(); ++i) {
+      RC_ASSERT(way.segments[i] < 0 || !stage.costs.layers[stage.begin + i].runs_once);
+    }
   }
   // The cheapest comes first, and is to recompute nothing.
   RC_ASSERT(std::ranges::all_of(front[0].segments, [](int segment) { return segment < 0; }));
@@ -138,8 +142,7 @@ RC_GTEST_PROP(RecomputeFrontTest, FitsALimitInTheLeastTime, ()) {
   };
   constexpr double kNone = std::numeric_limits<double>::infinity();
   double least = kNone, found = kNone;
-  for (const std::vector<int>& segments :
-       AllSegments(stage.begin, stage.end, stage.costs.layers.size())) {
+  for (const std::vector<int>& segments : AllSegments(stage.begin, stage.end, stage.costs)) {
     const StageCost sum = stage.Sum(segments);
     if (fits(sum)) least = std::min(least, sum.recompute.seconds);
   }

@@ -8,10 +8,12 @@
 namespace strata {
 
 int64_t StageMemory(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting) {
-  const int64_t state = AllocatedBytes(
-      static_cast<int64_t>(static_cast<double>(stage.gradient_bytes) / setting.owners));
+  const auto own = [&](int64_t bytes) {  // of what the owners share
+    return static_cast<int64_t>(static_cast<double>(bytes) / setting.owners);
+  };
+  const int64_t state = costs.moments * AllocatedBytes(own(stage.gradient_bytes));
   int64_t bytes = stage.weight_bytes - stage.gradient_bytes + stage.buffer_bytes +
-                  2 * AllocatedBytes(stage.gradient_bytes) + costs.moments * state;
+                  2 * AllocatedBytes(stage.gradient_bytes) + state + own(stage.extra_state_bytes);
   const int slots = std::min(setting.slots, setting.micro_batches);
   const int sends = std::min(kOutstandingSends, setting.micro_batches);
   int64_t kept = stage.kept_bytes;

@@ -55,6 +55,7 @@ void StageRuns::AddWork() {
     none_.weight_bytes += cost.weight_bytes;
     none_.gradient_bytes += cost.gradient_bytes;
     none_.buffer_bytes += cost.buffer_bytes;
+    none_.extra_state_bytes += cost.extra_state_bytes;
   }
   if (!has_loss()) return;
   none_.forward += costs_.loss.forward;

@@ -46,11 +46,14 @@ std::vector<int> SegmentsOf(const Job& job) {
 }
 
 /// The ways to recompute that a stage may take: one, but with "auto" within a limit.
-std::vector<std::vector<int>> WaysOf(const Job& job, int64_t limit) {
+std::vector<std::vector<int>> WaysOf(const Job& job, const ModelCosts& costs, int64_t limit) {
   if (job.recompute.method != RecomputeSpec::Method::kAuto || limit == 0) return {SegmentsOf(job)};
-  std::vector<int> each(job.layers.size());
+  std::vector<int> each(job.layers.size()), all(job.layers.size(), 0);
   std::iota(each.begin(), each.end(), 0);
-  return {{}, std::move(each), std::vector<int>(job.layers.size(), 0)};
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (costs.layers[i].runs_once) each[i] = all[i] = -1;
+  }
+  return {{}, std::move(each), std::move(all)};
 }
 
 class Cutter {
@@ -58,7 +61,8 @@ class Cutter {
   Cutter(const Job& job, const ModelCosts& costs, const CostCutOptions& options)
       : costs_(costs),
         options_(options),
-        ways_(WaysOf(job, options.limit)),
+        names_(job.layers),
+        ways_(WaysOf(job, costs, options.limit)),
         known_(ways_.size() * costs.layers.size()) {
     if (ways_.size() > 1 || !ways_[0].empty()) return;
     Sums sum;
@@ -83,7 +87,7 @@ class Cutter {
     throw ConfigError(Str("memory: no cut into ", Plural(stages(), "stage"), " keeps to ",
                           FormatBytes(static_cast<double>(options_.limit)),
                           " on each; the least is ", FormatBytes(static_cast<double>(needed)),
-                          ", with the cuts ", Join(least, ", "),
+                          ", with the cuts ", names_.Text(least, ", "),
                           "; recompute, smaller micro-batches or more stages need less"));
   }
 
@@ -142,6 +146,7 @@ class Cutter {
 
   const ModelCosts& costs_;
   const CostCutOptions& options_;
+  const CutNames names_;
   std::vector<Sums> sums_;  ///< where the time of a stage, but of the first, is a sum; else empty
   const std::vector<std::vector<int>> ways_;
   mutable std::vector<std::vector<StageCost>> known_;  ///< by way and first layer: of each end

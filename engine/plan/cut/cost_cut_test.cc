@@ -133,6 +133,16 @@ TEST(CutByCosts, CountsWhatIsComputedAgain) {
   EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 4));
 }
 
+TEST(CutByCosts, KnowsWhatIsNeverComputedAgain) {
+  Given given({1, 1}, {int64_t{8} << 20, 0}, 2);
+  given.job.recompute.method = RecomputeSpec::Method::kAuto;
+  given.options.limit = int64_t{16} << 20;
+  given.options.settings[0].live = 8;
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 2));
+  given.costs.layers[0].runs_once = true;
+  EXPECT_THROW(given.Cut(), ConfigError);
+}
+
 TEST(CutByCosts, SaysWhatTheLeastCutNeeds) {
   Given given({1, 1}, {int64_t{64} << 20, int64_t{8} << 20}, 2);
   given.options.limit = int64_t{1} << 20;

@@ -6,12 +6,12 @@
 #include <iterator>
 #include <optional>
 #include <string_view>
-#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/fields/quantity.h"
+#include "engine/tensors/machine_cores.h"
 #include "engine/tensors/machine_memory.h"
 
 namespace strata::predict {
@@ -178,7 +178,7 @@ const std::array kReady = {
 
 constexpr std::string_view kCpu = "cpu";
 
-int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+int Cores() { return MachineCores(); }
 
 std::optional<Cluster> FindCluster(const std::string& name) {
   if (name == kCpu) {

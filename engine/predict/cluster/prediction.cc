@@ -258,8 +258,9 @@ schedule::Costs ClusterCosts(const Choice& choice, const StageTable& table, cons
 double ModelBytes(const Choice& choice, const StageCost& stage, const Training& training) {
   const int shares = choice.zero >= 1 ? choice.data : 1;
   const int64_t bytes = stage.weight_bytes + stage.buffer_bytes + stage.gradient_bytes;
-  return static_cast<double>(bytes) +
-         static_cast<double>(stage.parameters) * training.state_bytes / shares;
+  const double state = static_cast<double>(stage.parameters) * training.state_bytes +
+                       static_cast<double>(stage.extra_state_bytes);
+  return static_cast<double>(bytes) + std::max(state, 0.0) / shares;
 }
 
 Prediction PredictStep(const Choice& choice, const StageTable& table, const Training& training,

@@ -18,7 +18,7 @@ class StageTable {
  public:
   using Cost = std::function<StageCost(int begin, int end)>;
 
-  /// The most layers that are accepted: a table takes 256 bytes for each pair of them.
+  /// The most layers that are accepted: a table takes 264 bytes for each pair of them.
   static constexpr int kMaxLayers = 1024;
 
   /// `cost` is asked at most once for each pair begin < end. REQUIRES: 1 <= layers <= kMaxLayers.

@@ -247,7 +247,8 @@ double Rebalancer::MovingSeconds() const {
   if (last_move_ > 0) return last_move_;
   int64_t most = 0;
   for (const StageCost& stage : StageCosts(*plan_.costs, plan_)) {
-    const int64_t bytes = stage.weight_bytes * (1 + plan_.costs->moments) + stage.buffer_bytes;
+    const int64_t bytes = stage.weight_bytes * (1 + plan_.costs->moments) + stage.buffer_bytes +
+                          stage.extra_state_bytes;
     most = std::max(most, bytes * plan_.stages_per_rank());
   }
   return kLeastMoving + static_cast<double>(most) / kMovedBytes;

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/plan/cut/cut.h"
 #include "engine/predict/cluster/job_network.h"
 #include "engine/predict/forecast_text.h"
 #include "engine/schedule/generators/generators.h"
@@ -37,6 +38,14 @@ Recompute HeldRecompute(const RecomputeSpec& spec) {
       "one of these");
 }
 
+/// The written cuts, of as many stages as they make. Throws ConfigError unless they are cuts of
+/// these layers.
+std::vector<int> HeldBounds(const Job& job) {
+  const int bounds = static_cast<int>(job.partition.bounds.size());
+  const std::vector<int64_t> unused(job.layers.size());  // other methods go by parameters
+  return partition::Cut(job.partition, job.layers, unused, std::max(bounds - 1, 1), nullptr);
+}
+
 Space HeldSpace(const Job& job, const Value& given) {
   const Batch batch = ResolveBatch(job.batch);
   Space space;
@@ -67,7 +76,7 @@ Space HeldSpace(const Job& job, const Value& given) {
           "the planner finds the cuts itself: leave partition out, or give bounds "
           "such as {0, 19, 22}");
     }
-    space.bounds = job.partition.bounds;
+    space.bounds = HeldBounds(job);
   }
   return space;
 }

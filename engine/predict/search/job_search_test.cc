@@ -130,6 +130,28 @@ TEST(SearchFor, HoldsWhatIsGiven) {
   EXPECT_FALSE(SearchFor(job, given, Devices(8), 5, nullptr).result.best.empty());
 }
 
+TEST(SearchFor, RefusesCutsThatAreNone) {
+  Job job = Wide(2, 64);  // four layers
+  job.partition.method = "cuts";
+  const Value given = Value().Set("partition", "cuts");
+  const auto error = [&](std::vector<int> bounds) {
+    job.partition.bounds = std::move(bounds);
+    return ConfigErrorOf([&] { SearchFor(job, given, Devices(2), 5, nullptr); });
+  };
+  EXPECT_THAT(error({0, 5}), HasSubstr("the last is 5, not 4"));
+  EXPECT_THAT(error({0, 1, 9}), HasSubstr("the last is 9, not 4"));
+  EXPECT_THAT(error({0, 1'000'000, 4}), HasSubstr("4 follows 1000000"));
+  EXPECT_THAT(error({3, 1, 4}), HasSubstr("the first is 3, not 0"));
+  EXPECT_THAT(error({1, 2, 4}), HasSubstr("the first is 1, not 0"));
+  EXPECT_THAT(error({0, 3, 2, 4}), HasSubstr("2 follows 3"));
+  EXPECT_THAT(error({0, 2, 2, 4}), HasSubstr("stage 1 would be empty"));
+  EXPECT_THAT(error({4}), HasSubstr("2 bounds are needed"));
+  EXPECT_THAT(error({}), HasSubstr("no method \"cuts\""));
+  job.partition.bounds = {0, 3, 4};
+  const JobSearch search = SearchFor(job, given, Devices(2), 5, nullptr);
+  EXPECT_EQ(search.result.best.front().choice.bounds, job.partition.bounds);
+}
+
 TEST(SearchFor, SaysWhatDoesNotFitAndWhatWouldHelp) {
   const Job job = Wide(4, 8192);
   ClusterRequest request = Devices(2);

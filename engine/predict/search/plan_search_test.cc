@@ -138,6 +138,20 @@ TEST(Predict, AStepByHand) {
       << "rank 1 waits for the norm";
 }
 
+TEST(Predict, OwnersShareAllOfTheOptimizersState) {
+  StageCost stage;
+  stage.parameters = 100;
+  stage.weight_bytes = stage.gradient_bytes = 400;
+  stage.extra_state_bytes = 80;
+  Choice choice;
+  choice.data = 4;
+  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800 + 880);
+  choice.zero = 1;
+  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800 + 220);
+  stage.extra_state_bytes = -800;
+  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800);
+}
+
 TEST(Predict, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
   NumbersNetwork network(std::vector<Numbers>(4, {.parameters = 1, .output = 1}));
   Cluster cluster = MakeDevices(4, 2, 1e9);

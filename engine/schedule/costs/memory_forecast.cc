@@ -168,8 +168,10 @@ RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) co
     memory.weights += AllocatedBytes(own) + stage.weight_bytes - stage.gradient_bytes;
     memory.weights += stage.buffer_bytes;
     memory.gradients += AllocatedBytes(own) + stage.gradient_bytes - own;
-    memory.optimizer +=
-        moments_ * AllocatedBytes(static_cast<int64_t>(static_cast<double>(own) / owners_));
+    const auto share = [&](int64_t bytes) {
+      return static_cast<int64_t>(static_cast<double>(bytes) / owners_);
+    };
+    memory.optimizer += moments_ * AllocatedBytes(share(own)) + share(stage.extra_state_bytes);
   }
   RowMemory row(program_, stages, slots_, group_ends_, rank);
   walk_.Over(rank, [&](const Step& step) { row.Do(step); });

@@ -46,6 +46,48 @@ TEST(PredictMemoryTest, ZeroOneSharesTheMoments) {
   EXPECT_NEAR(Predict(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
 }
 
+/// All parameters, with another optimizer than the job's.
+ParameterGroup GroupOf(const char* type) {
+  ParameterGroup group;
+  group.type = type;
+  group.options.Set("momentum", 0.0);
+  return group;
+}
+
+TEST(PredictMemoryTest, GroupsHaveTheStateOfTheirOwnOptimizer) {
+  Job job = AdamJob();
+  const RankMemory adam = Predict(job)[0];
+  job.optimizer.groups = {GroupOf("sgd")};
+  const RankMemory plain = Predict(job)[0];
+  EXPECT_EQ(plain.optimizer, 0);
+  EXPECT_EQ(plain.weights, adam.weights);
+
+  job.optimizer.type = "sgd";
+  job.optimizer.options.Set("momentum", 0.0);
+  job.optimizer.groups = {GroupOf("adam")};
+  EXPECT_EQ(Predict(job)[0].optimizer, adam.optimizer);
+  EXPECT_EQ(Predict(job)[0].weights, adam.weights);
+  job.parallel.data = 4;
+  job.zero = 1;
+  EXPECT_EQ(Predict(job)[0].optimizer, adam.optimizer / 4);
+}
+
+TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheStateOfTheirGroup) {
+  Job job = AdamJob();
+  job.parallel.pipe = 1;
+  for (int i : {0, 2}) {
+    job.layers[i].tied_key = "t";
+    job.layers[i].tied_weights = {"weight"};
+  }
+  const int64_t adam = Predict(job)[0].optimizer;
+  job.optimizer.groups = {GroupOf("sgd")};
+  EXPECT_EQ(Predict(job)[0].optimizer, 0);
+  job.optimizer.type = "sgd";
+  job.optimizer.options.Set("momentum", 0.0);
+  job.optimizer.groups = {GroupOf("adam")};
+  EXPECT_EQ(Predict(job)[0].optimizer, adam);
+}
+
 TEST(PredictMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirDistance) {
   Job job = AdamJob();
   job.schedule.name = "gpipe";

@@ -5,14 +5,36 @@
 #include <vector>
 
 #include "engine/plan/planner.h"
+#include "engine/plan/recompute.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/job/memory_fit.h"
 #include "engine/schedule/job/plan_choice.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/schedule/job/users_program.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
+
+using schedule::Program;
+
+/// A user's program may have an R where the plan recomputes no layer: then the whole stage runs
+/// forward again.
+void CheckOwnR(const Job& job, const Plan& plan, Script* script) {
+  if (!IsUsers(job) || std::ranges::none_of(job.layers, HasMaxNorm)) return;
+  const Program program =
+      TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
+  std::vector<int> again;
+  for (const auto& row : program.rows) {
+    for (const schedule::Action& action : row) {
+      for (const schedule::Action& part : schedule::Parts(action)) {
+        if (part.kind == schedule::Kind::kRecompute) again.push_back(part.stage);
+      }
+    }
+  }
+  for (const int stage : RecomputedStages(plan)) std::erase(again, stage);
+  CheckMaxNorm(job, plan, again);
+}
 
 Plan PlanNamed(const Job& job, const Planner& planner, const Extent& extent, Script* script) {
   const std::vector<int> stage_ranks =
@@ -37,6 +59,7 @@ Plan PlanJob(const Job& asked, PlanOptions options, Script* script) {
   const Planner planner(job, options, script);
   Plan plan = IsChosen(job) ? ChoosePlan(job, planner, extent, script)
                             : PlanNamed(job, planner, extent, script);
+  CheckOwnR(job, plan, script);
   TakeOwnRuns(job, options, script, plan);
   if (plan.memory > 0) {
     FitJoining(job, script, plan);
@@ -54,6 +77,7 @@ Plan RecutPlan(const Job& job, const Plan& plan, const std::vector<int>& bounds,
   Plan next = Planner(job, known, script).Cut(cut, plan.stage_ranks(), {});
   next.schedule = plan.schedule;
   FitRecomputation(job, script, next);
+  CheckOwnR(job, next, script);
   if (plan.memory == 0) return next;
   FitJoining(job, script, next);
   CheckMemory(job, next,

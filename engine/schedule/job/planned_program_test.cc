@@ -191,6 +191,24 @@ TEST(UsersSchedule, WhatIsWrongIsShownWithItsRow) {
               HasSubstr("has 2 stages, but pipe * stages_per_rank = 2 * 2"));
 }
 
+TEST(UsersSchedule, AnROfItsOwnRunsNoMaxNormAgain) {
+  const auto error = [](const std::string& csv, const std::vector<Value>& recomputed = {}) {
+    Job job = CsvJob(csv, 2, 3, 1);
+    job.layers[0] = MakeLayer("Embedding", {10, 4}, {{"max_norm", 1}}, {}, "net.lua:3");
+    job.input = TensorSpec{{5}, DType::kInt64};
+    job.partition = {"cuts", {0, 2, 3}, {}};
+    if (!recomputed.empty()) {
+      job.recompute = {.method = RecomputeSpec::Method::kLayers,
+                       .layers = LayerSelector{recomputed}};
+    }
+    return ErrorOf([&] { PlanJob(job, {}, nullptr); });
+  };
+  EXPECT_EQ(error("0F0,0B0\n1F0,1R0,1B0\n"), "no error");
+  EXPECT_THAT(error("0F0,0R0,0B0\n1F0,1B0\n"),
+              HasSubstr("which is not done where a layer is recomputed"));
+  EXPECT_EQ(error("0F0,0R0,0B0\n1F0,1B0\n", {Value(1)}), "no error") << "R runs layer 1 alone";
+}
+
 TEST(UsersSchedule, AFunctionReturnsTextOrRows) {
   Job job = JobOf("function", 2, 1, 1);
   job.schedule.function = {1, "net.lua:9", "d"};

@@ -32,8 +32,10 @@ class Pricer {
       sum.micro_batch +=
           layer.forward.seconds + layer.input_grad.seconds + layer.weight_grad.seconds;
       sum.once += parameters * once;
-      sum.bytes += static_cast<double>(layer.weight_bytes + layer.gradient_bytes) +
-                   parameters * costs.state_bytes / options.owners;
+      const double state =
+          parameters * costs.state_bytes + static_cast<double>(layer.extra_state_bytes);
+      sum.bytes +=
+          static_cast<double>(layer.weight_bytes + layer.gradient_bytes) + state / options.owners;
       sums_.push_back(sum);
     }
   }

@@ -22,6 +22,7 @@ LayerCost Layer(double seconds, int64_t parameters = 0) {
   layer.forward.seconds = layer.input_grad.seconds = layer.weight_grad.seconds = seconds / 3;
   layer.parameters = parameters;
   layer.weight_bytes = layer.gradient_bytes = 4 * parameters;
+  layer.extra_state_bytes = 2 * parameters;
   return layer;
 }
 
@@ -54,8 +55,10 @@ double Price(const ModelCosts& costs, const RankCutOptions& options,
         seconds += options.micro_batches *
                    (layer.forward.seconds + input_grad + layer.weight_grad.seconds);
         seconds += static_cast<double>(layer.parameters) * costs.update_seconds;
-        bytes += static_cast<double>(layer.weight_bytes + layer.gradient_bytes) +
-                 static_cast<double>(layer.parameters) * costs.state_bytes / options.owners;
+        const double state = static_cast<double>(layer.parameters) * costs.state_bytes +
+                             static_cast<double>(layer.extra_state_bytes);
+        bytes +=
+            static_cast<double>(layer.weight_bytes + layer.gradient_bytes) + state / options.owners;
       }
     }
     longest = std::max(longest, seconds);

@@ -176,6 +176,28 @@ TEST(RecomputeChoice, IsTheCheapestOfAllThatFit) {
   }
 }
 
+TEST(RecomputeChoice, NeverRunsMaxNormAgain) {
+  Job job = UnevenJob(6, 1);
+  job.layers = {Make("Embedding", {50, 32}, {{"max_norm", 0.7}}),
+                Make("Linear", {32, 64}),
+                Make("GELU"),
+                Make("Linear", {64, 64}),
+                Make("GELU"),
+                Make("Linear", {64, 50})};
+  job.input = TensorSpec{{64}, DType::kInt64};
+  job.schedule.name = "gpipe";
+  const int64_t most = PeakWith(job, {});
+  int again = 0;
+  for (int percent = 95; percent >= 10; percent -= 5) {
+    const Job limited = Auto(job, most * percent / 100);
+    if (!ErrorOf(limited).empty()) continue;
+    const Plan plan = PlanJob(limited, {}, nullptr);
+    EXPECT_LT(plan.layers[0].segment, 0) << percent;
+    again += RecomputedStages(plan).empty() ? 0 : 1;
+  }
+  EXPECT_GT(again, 0) << "other layers are";
+}
+
 TEST(RecomputeChoice, StagesOfARankShareItsMemory) {
   Job job = UnevenJob(12, 2);
   job.schedule.name = "interleaved_1f1b";
