@@ -505,6 +505,22 @@ TEST_F(Script, AGlobalMayBeAskedFor) {
   EXPECT_EQ(Run("print(unset == 1)"), "a.lua:1: there is no global \"unset\"");
 }
 
+// nn.Dropout{opt.drp} would have its default.
+TEST_F(Script, AnOptionThatIsNotDeclaredIsAnError) {
+  const std::string options =
+      "local strata = require 'strata'\n"
+      "local opt = strata.options{width = 3, drop = 0.5}\n";
+  EXPECT_EQ(Run(options + "print(opt.drp)"),
+            "a.lua:3: strata.options has no option \"drp\"; did you mean \"drop\"?");
+  EXPECT_EQ(Run(options + "print(opt.xyzzy)"),
+            "a.lua:3: strata.options has no option \"xyzzy\"; it is one of drop, width");
+  EXPECT_EQ(Run(options + "opt.more = 4\nprint(opt.more, opt[1], opt.none or 5, opt.none == nil)"),
+            "4\tnil\t5\ttrue\n");
+  EXPECT_EQ(Run(options + "local n = 0 for k, v in pairs(opt) do n = n + 1 end print(n, opt)"),
+            "2\t{drop=0.5, width=3}\n");
+  EXPECT_EQ(Run(options + "print(strata.json.encode(opt))"), "{\"drop\":0.5,\"width\":3}\n");
+}
+
 TEST_F(Script, WhatPythonWritesSaysWhatLuaDoes) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"x = True", "there is no global \"True\"; Lua writes true"},
@@ -530,6 +546,10 @@ TEST_F(Script, WhatPythonWritesSaysWhatLuaDoes) {
       {"def f(x): return x", "'=' expected near 'f'; Lua writes function name(x) ... end"},
       {"defined f", "'=' expected near 'f'"},
       {"x = 'a' .. 'http://b' y", "'=' expected near '<eof>'"},
+      {"x = print(a=1)",
+       "')' expected near '='; named arguments stand in braces: nn.Linear{in_features=64}"},
+      {"x = y[0, 1]", "']' expected near ','; x[{0, 1}] is x[0, 1]"},
+      {"x = y @ z", "unexpected symbol near '@'; x:matmul(y) is x @ y"},
   };
   for (const auto& [text, error] : cases) EXPECT_EQ(Run("\n" + text), "a.lua:2: " + error);
 }

@@ -60,6 +60,13 @@ constexpr auto kSyntax = std::to_array<Hint>({
     {"from", "Lua writes local name = require \"name\""},
     {"elif", "Lua writes elseif ... then"},
     {"continue", "Lua has no continue"},
+    {"@", "x:matmul(y) is x @ y"},
+});
+
+/// Ends of Lua's errors, of which the line alone tells nothing.
+constexpr auto kErrors = std::to_array<Hint>({
+    {"')' expected near '='", "named arguments stand in braces: nn.Linear{in_features=64}"},
+    {"']' expected near ','", "x[{0, 1}] is x[0, 1]"},
 });
 
 /// Where it stands in the line at `from` or behind, and is no part of a longer word; or npos.
@@ -134,16 +141,30 @@ std::string GlobalHint(lua_State* L, const std::string& name) {
   return DidYouMean(name, names, 0);
 }
 
+/// Whether a line of a script reads the name without asking if there is one.
+bool IsMistake(lua_State* L, const std::string& name) {
+  State::Core& core = State::Core::Of(L);
+  const std::string place = core.Place(L);
+  const Chunk* const chunk = core.ChunkAt(place);
+  return chunk && !AsksFor(LineOf(chunk->source, NumberOf(place)), name);
+}
+
 /// __index of the globals.
 int ReadUnsetGlobal(lua_State* L) {
   if (lua_type(L, 2) != LUA_TSTRING) return 0;
   const std::string name(TextAt(L, 2));
-  State::Core& core = State::Core::Of(L);
-  const std::string place = core.Place(L);
-  const Chunk* const chunk = core.ChunkAt(place);
-  if (name == kLastResult || !chunk) return 0;
-  if (AsksFor(LineOf(chunk->source, NumberOf(place)), name)) return 0;
+  if (name == kLastResult || !IsMistake(L, name)) return 0;
   throw ConfigError(Str("there is no global \"", name, "\"", GlobalHint(L, name)));
+}
+
+/// __index of a script's options.
+int ReadUnknownOption(lua_State* L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  const std::string name(TextAt(L, 2));
+  if (!IsMistake(L, name)) return 0;
+  constexpr size_t kListed = 20;
+  throw ConfigError(Str("strata.options has no option \"", name, "\"",
+                        DidYouMean(name, ShapeOf(L, 1).names, kListed)));
 }
 
 }  // namespace
@@ -156,6 +177,8 @@ void MakeGlobalsStrict(lua_State* L) {
   lua_setmetatable(L, -2);
   lua_pop(L, 1);
 }
+
+void MakeOptionsStrict(lua_State* L) { WatchData(L, "strata.options", Bound<ReadUnknownOption>); }
 
 std::string ComparisonHint(std::string_view error) {
   const bool is_order = error.find("attempt to compare ") != error.npos;
@@ -187,6 +210,9 @@ std::string SyntaxHint(std::string_view error, std::string_view text) {
     if ((is_word || is_near) && Find(line, hint.written) != line.npos) {
       return Str("; ", hint.said);
     }
+  }
+  for (const Hint& hint : kErrors) {
+    if (error.ends_with(hint.written)) return Str("; ", hint.said);
   }
   return "";
 }

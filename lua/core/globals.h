@@ -1,6 +1,6 @@
 // Globals as scripts, their modules and the prompt see them: one that nobody has set is an error,
 // since `bias = flase` would else be an option that was left out. And what errors say to those who
-// write Python. Internal to lua/.
+// write Python. The same for a script's options. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -17,6 +17,9 @@ inline constexpr char kLastResult[] = "_";
 /// with what Lua writes for what Python does. It is nil where the line asks for it: `x or 3`,
 /// `x and y`, `not x`, `if x then`, `x == nil`, `_G.x`; and in what load() made of a text.
 void MakeGlobalsStrict(lua_State* L);
+
+/// The same for reading a name that the options at the top of the stack lack.
+void MakeOptionsStrict(lua_State* L);
 
 /// The end of Lua's error "attempt to compare number with userdata": how tensors are compared. Else
 /// "".

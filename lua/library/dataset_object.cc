@@ -191,8 +191,54 @@ int Length(lua_State* L) {
   return 1;
 }
 
+/// The folder of the job that ToValueFor() reads keys for; null = they are for no job.
+thread_local const std::string* reading_folder = nullptr;
+
+std::filesystem::path Whole(const std::string& folder) {
+  return (std::filesystem::absolute(folder.empty() ? "." : folder) / "").lexically_normal();
+}
+
+bool HasPath(const Value& options, const std::string& option) {
+  return options[option].is_string() && !options[option].as_string().empty();
+}
+
+/// A path of the data's options, whole. Throws ConfigError where the script may not read it.
+std::string ReadableIn(lua_State* L, const std::string& folder, const DataSpec& spec,
+                       const std::string& option) {
+  try {
+    return ReadablePath(L, folder, spec.options[option].as_string(),
+                        Str("strata.data.", spec.kind, ": ", option));
+  } catch (const ConfigError& error) {
+    throw ConfigError(Str(Place(spec.where), error.what()));
+  }
+}
+
+DataSpec SpecOf(const Value& source) {
+  return {source["source"].as_string(), source, {}, source["where"].as_string()};
+}
+
+/// The source, or step, with whole paths in place of those relative to `folder`. What its own
+/// script may read, the one that it is handed to may, too.
+Value WithWholePaths(lua_State* L, Value source, const std::string& folder) {
+  std::vector<std::string>& allowed = CoreOf(L).options.allow_read;
+  for (const std::string& option : FindDataSource(source["source"].as_string())->paths) {
+    if (!HasPath(source, option)) continue;
+    const std::string path = ReadableIn(L, folder, SpecOf(source), option);
+    if (std::ranges::find(allowed, path) == allowed.end()) allowed.push_back(path);
+    source.Set(option, path);
+  }
+  const Value of = source["of"];
+  if (of.is_map()) return source.Set("of", WithWholePaths(L, of, folder));
+  if (!of.is_list()) return source;
+  Value::List parts;
+  for (const Value& part : of.as_list()) parts.push_back(WithWholePaths(L, part, folder));
+  return source.Set("of", std::move(parts));
+}
+
 int ToData(lua_State* L) {
-  PushValue(L, SelfAt(L).source);
+  const DatasetObject& self = SelfAt(L);
+  const bool is_here = !reading_folder || Whole(*reading_folder) == Whole(self.folder);
+  PushValue(L, is_here ? self.source : WithWholePaths(L, self.source, self.folder));
   return 1;
 }
 
@@ -285,21 +331,21 @@ void CheckMayRead(lua_State* L, const DataSpec& spec, const std::string& folder)
   const DataSourceType* type = FindDataSource(spec.kind);
   if (!type) return;
   for (const std::string& name : type->paths) {
-    const Value& path = spec.options[name];
-    if (!path.is_string() || path.as_string().empty()) continue;
-    try {
-      ReadablePath(L, folder, path.as_string(), Str("strata.data.", spec.kind, ": ", name));
-    } catch (const ConfigError& error) {
-      throw ConfigError(Str(Place(spec.where), error.what()));
-    }
+    if (HasPath(spec.options, name)) ReadableIn(L, folder, spec, name);
   }
   const Value& of = spec.options["of"];
-  const auto check = [&](const Value& source) {
-    CheckMayRead(L, {source["source"].as_string(), source, {}, source["where"].as_string()},
-                 folder);
-  };
+  const auto check = [&](const Value& source) { CheckMayRead(L, SpecOf(source), folder); };
   if (of.is_map()) check(of);
   if (of.is_list()) std::ranges::for_each(of.as_list(), check);
+}
+
+Value ToValueFor(lua_State* L, const std::string& script, int index, std::string_view what) {
+  const std::string folder = FolderOf(script);
+  struct Reading {
+    explicit Reading(const std::string* read) { reading_folder = read; }
+    ~Reading() { reading_folder = nullptr; }
+  } const reading(&folder);
+  return ToValue(L, index, what);
 }
 
 int MakeDataset(lua_State* L) {

@@ -4,6 +4,7 @@
 #include <lua.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "engine/data/dataset.h"
 #include "lua/core/bind/object.h"
@@ -29,6 +30,11 @@ const Dataset& Opened(lua_State* L, DatasetObject& object);
 /// Opens a job's data for its facts, in the folder of its script. REQUIRES: it is called while `L`
 /// runs.
 ExamineData ExamineIn(lua_State* L, const std::string& script);
+
+/// ToValue() of keys that are for a job of `script`, which resolves relative paths in its own
+/// folder: those of data that was made elsewhere become whole, and the script may read what they
+/// name. Throws ConfigError as ToValue() does, and for data that may not be read where it was made.
+Value ToValueFor(lua_State* L, const std::string& script, int index, std::string_view what);
 
 /// Throws ConfigError where data, or what it is of, has a path that the script may not read.
 void CheckMayRead(lua_State* L, const DataSpec& spec, const std::string& folder);

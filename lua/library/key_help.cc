@@ -8,6 +8,7 @@
 #include "engine/predict/cluster/cluster.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/spec/job/data/data_source.h"
+#include "engine/spec/job/training/precision.h"
 
 namespace strata::lua {
 namespace {
@@ -25,6 +26,7 @@ std::vector<std::string> DTypeNames() {
 std::vector<OptionTable> TablesOf(const Field& key) {
   if (key.name == "optimizer") return OptimizerTypes();
   if (key.name == "lr_schedule") return LrScheduleTypes();
+  if (key.name == "precision") return PrecisionTypes();
   std::vector<OptionTable> tables;
   for (const FieldTable* table : key.members) tables.push_back({"", *table});
   return tables;
@@ -39,7 +41,7 @@ std::vector<std::string> NamesOf(const std::vector<OptionTable>& tables) {
 }
 
 std::vector<std::string> ChoicesOf(const Field& field) {
-  if (field.name == "schedule" || field.name == "schedules") return schedule::GeneratorNames();
+  if (field.name == "schedule") return schedule::GeneratorNames();
   if (field.name == "partition" || field.name == "methods") {
     std::vector<std::string> names = partition::MethodNames();
     for (std::string& name : names) name.resize(std::min(name.find("REGEX"), name.size()));

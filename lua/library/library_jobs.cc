@@ -7,6 +7,7 @@
 #include "lua/core/bind/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
+#include "lua/core/globals.h"
 #include "lua/library/dataset_object.h"
 #include "lua/library/job_object.h"
 #include "lua/library/key_help.h"
@@ -42,7 +43,7 @@ void CheckKeyNames(lua_State* L, int table) {
   for (const std::string& name : ShapeOf(L, table).names) {
     const bool is_path = name.find('.') != std::string::npos;
     if (is_path || FindField(JobFields(), name) != nullptr) continue;
-    throw ConfigError(Str("the job has no key \"", name, "\"", DidYouMean(name, known, 0)));
+    throw ConfigError(Str("the job has no key \"", name, "\"", KeyHint(name, known, 0)));
   }
 }
 
@@ -93,16 +94,17 @@ std::shared_ptr<JobObject> MakeJob(lua_State* L) {
 }
 
 /// strata.options{name=default, ...}
-Value Options(lua_State* L) {
+Pushed Options(lua_State* L) {
   if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.options{name=default, ...}");
   State::Core& core = CoreOf(L);
   TableSettings none({}, "", "");
   Settings& settings = core.settings ? *core.settings : none;
-  Value options = settings.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L));
+  PushValue(L, settings.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L)));
+  MakeOptionsStrict(L);
   if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(&settings)) {
     SetArguments(L, arguments->rest());
   }
-  return options;
+  return {};
 }
 
 /// strata.load(path [, {option=value, key=value, ...}]): the job of another script.
@@ -110,7 +112,7 @@ std::shared_ptr<JobObject> LoadJobFile(lua_State* L, const std::string& file) {
   const std::string path = PathFromScript(L, file);
   const bool has_table = !lua_isnoneornil(L, 2);
   if (has_table && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options: {depth=2}");
-  const Value table = has_table ? ToValue(L, 2, "strata.load") : Value();
+  const Value table = has_table ? ToValueFor(L, path, 2, "strata.load") : Value();
   TableSettings settings(table, "strata.load", CoreOf(L).Place(L));
   auto job = EvaluateJob(L, path, &settings);
   settings.CheckAllTaken(path);
@@ -262,7 +264,7 @@ Job ChangedJob(lua_State* L, const JobObject& job, int index) {
     keys = KeysOf(*saved);
   } else {
     if (!IsPlainTable(L, index)) ThrowExpected(L, index, "a table of job keys");
-    keys = ToValue(L, index, "the job's keys");
+    keys = ToValueFor(L, job.raw.script, index, "the job's keys");
   }
   const Value changes = Overrides(keys, CoreOf(L).Place(L));
   RawJob raw = job.raw;

@@ -126,11 +126,16 @@ Shown AdviceOn(lua_State* L, const PlanObject& self) {
 
 // ---- Comparing
 
+Field SchedulesField() {
+  Field field = Field::Any("schedules", "names").Optional();
+  field.choices = schedule::GeneratorNames();
+  return field;
+}
+
 const FieldTable& CompareFields() {
   static const FieldTable kFields = {
       Field::Any("methods", "partitions: names, cuts or functions").Optional(),
-      Field::Shape("stages", "degrees of pipe").AtLeast(1).Optional(),
-      Field::Any("schedules", "names").Optional(),
+      Field::Shape("stages", "degrees of pipe").AtLeast(1).Optional(), SchedulesField(),
       Field::Shape("micro_batches", "of the same batch").AtLeast(1).Optional()};
   return kFields;
 }

@@ -13,6 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/tensors/dtype.h"
 #include "lua/core/bind/bind.h"
+#include "lua/core/bind/convert.h"
 #include "lua/tensors/index.h"
 #include "lua/tensors/operators/call.h"
 #include "lua/tensors/operators/functional.h"
@@ -44,11 +45,26 @@ int CallAsOperator(lua_State* L) {
   return CallOperator(L, op, ReadArguments(L), op.name);
 }
 
-std::vector<int64_t> Shape(const at::Tensor& tensor) { return tensor.sizes().vec(); }
+std::vector<int64_t> Sizes(const at::Tensor& tensor) { return tensor.sizes().vec(); }
+
+/// x.shape[0] and x.shape[-1], which PyTorch has. x.shape[3] of two dims is nil, as ipairs needs
+/// it.
+int ReadBelowShape(lua_State* L) {
+  if (lua_type(L, 2) != LUA_TNUMBER || lua_tonumber(L, 2) >= 1) return 0;
+  const std::string index = Describe(L, 2);
+  throw ConfigError(Str("x.shape is a list of Lua, which counts from 1: x.shape[1] is dim 0; got ",
+                        index, "; x:size(dim) counts as PyTorch does, from 0 and from the end"));
+}
+
+Pushed Shape(lua_State* L, const at::Tensor& tensor) {
+  Push(L, Sizes(tensor));
+  WatchData(L, "strata.shape", Bound<ReadBelowShape>);
+  return {};
+}
 
 /// x:size(), x:size(dim)
 Value Size(const at::Tensor& tensor, std::optional<int64_t> dim) {
-  if (!dim) return Value::IntList(Shape(tensor));
+  if (!dim) return Value::IntList(Sizes(tensor));
   if (*dim >= -tensor.dim() && *dim < tensor.dim()) return tensor.size(*dim);
   throw ConfigError(Str("size: ", DescribeTensor(tensor), " has no dim ", *dim));
 }
@@ -318,7 +334,8 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
                   {"int", Function<Cast<at::kInt>>, "tensor:int(): as int32"},
                   {"long", Function<Cast<at::kLong>>, "tensor:long(): as int64"},
                   {"bool", Function<Cast<at::kBool>>, "tensor:bool(): whether elements are not 0"}},
-      .properties = {{"shape", Function<Shape>, "tensor.shape: sizes of its dims"},
+      .properties = {{"shape", Function<Shape>,
+                      "tensor.shape: sizes of its dims; tensor.shape[1] is that of dim 0"},
                      {"ndim", Function<Dims>, "tensor.ndim: how many dims it has"},
                      {"T", Bound<Transposed>, "tensor.T: its dims in the other order"},
                      {"mT", Bound<TransposedMatrices>, "tensor.mT: its last two dims exchanged"},

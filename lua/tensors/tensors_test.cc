@@ -164,6 +164,10 @@ TEST_F(TensorsTest, TellsAndCastsAsPyTorch) {
   EXPECT_THAT(ErrorOf("x:size(2)"), HasSubstr("int64 (2, 3) has no dim 2"));
   EXPECT_THAT(ErrorOf("x[0].mT"), HasSubstr("mT: "));
   EXPECT_THAT(ErrorOf("x.shape = 1"), HasSubstr("shape cannot be set"));
+  EXPECT_THAT(ErrorOf("x:view(x.shape[0], -1)"),
+              HasSubstr("x.shape is a list of Lua, which counts from 1: x.shape[1] is dim 0; got "
+                        "the number 0; x:size(dim) counts as PyTorch does"));
+  EXPECT_THAT(ErrorOf("x.shape[-1]"), HasSubstr("got the number -1"));
 }
 
 TEST_F(TensorsTest, ListsBecomeTensors) {

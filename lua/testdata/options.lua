@@ -14,9 +14,10 @@ local defaults = {width = 4, sizes = {1}}
 local options = strata.options(defaults)
 options.width, options.sizes[1], options.more = 5, 2, true
 expect.equal(defaults, {width = 4, sizes = {1}})
-expect.equal(options.missing, nil)
+expect.equal(rawget(options, "missing"), nil)
 
 expect.errors{
+  {function() return options.widht end, "options.lua:", 'no option "widht"', 'did you mean "width"?'},
   {function() strata.options() end, "options.lua:", "strata.options{name=default, ...}", "nothing"},
   {function() strata.options("width") end, "strata.options{name=default, ...}", '"width"'},
   {function() strata.options(strata.nn.ReLU{}) end, "strata.options{name=default, ...}", "a layer"},

@@ -19,6 +19,8 @@ constexpr int kMaxDepth = 100;
 constexpr int kMaxHoles = 64;
 constexpr size_t kMaxLine = 400;  // std::regex recurses for every letter
 
+constexpr char kWatched[] = "strata.watched";  // in the metatables of WatchData()
+
 // The registry's table of functions: id -> function and function -> id.
 constexpr char kFunctions[] = "strata.functions";
 
@@ -282,8 +284,21 @@ std::string DescribeTable(lua_State* L, int index) {
 bool IsPlainTable(lua_State* L, int index) {
   if (!lua_istable(L, index)) return false;
   if (!lua_getmetatable(L, index)) return true;
-  lua_pop(L, 1);
-  return false;
+  lua_pushstring(L, kWatched);
+  lua_rawget(L, -2);
+  const bool is_data = lua_toboolean(L, -1) != 0;
+  lua_pop(L, 2);
+  return is_data;
+}
+
+void WatchData(lua_State* L, const char* name, lua_CFunction read) {
+  if (luaL_newmetatable(L, name)) {
+    lua_pushcfunction(L, read);
+    lua_setfield(L, -2, "__index");
+    lua_pushboolean(L, 1);
+    lua_setfield(L, -2, kWatched);
+  }
+  lua_setmetatable(L, -2);
 }
 
 TableShape ShapeOf(lua_State* L, int index) {

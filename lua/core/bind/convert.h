@@ -40,8 +40,12 @@ std::string FunctionName(lua_State* L, int index);
 /// "a list of 3", "a table with the keys a, b".
 std::string DescribeTable(lua_State* L, int index);
 
-/// A table without a metatable: data, not an object or a library.
+/// A table without a metatable, or one of WatchData(): data, not an object or a library.
 bool IsPlainTable(lua_State* L, int index);
+
+/// Makes reading what the data at the top of the stack lacks call `read`(data, key). `name` is the
+/// registry's of all data with this `read`.
+void WatchData(lua_State* L, const char* name, lua_CFunction read);
 
 /// The positions and the names of a table. `positions` counts up to the last one; holes are nil.
 struct TableShape {

@@ -124,6 +124,12 @@ Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments&
   throw ConfigError(Str(shown, " ", trouble, "; it is ", Signature(name, schema)));
 }
 
+bool HasTensor(lua_State* L, const CallArguments& arguments) {
+  const auto is_tensor = [&](int index) { return TensorAt(L, index) != nullptr; };
+  return std::ranges::any_of(arguments.positional, is_tensor) ||
+         std::ranges::any_of(arguments.named, is_tensor, &CallArguments::Named::index);
+}
+
 [[noreturn]] void ThrowNoFit(lua_State* L, const Operator& op, const CallArguments& arguments,
                              std::string_view shown, const std::string& first_trouble) {
   if (op.overloads.size() == 1) {
@@ -141,7 +147,10 @@ Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments&
   }
   if (op.overloads.size() > kShown) text += Str("\n  and ", op.overloads.size() - kShown, " more");
   const auto is_boolean = [&](int index) { return lua_isboolean(L, index); };
-  if (given.empty()) text += Str("\n(a method is called with a colon: x:", op.name, "())");
+  if (!HasTensor(L, arguments)) {
+    text +=
+        Str("\n(a method is called with a colon: x:", op.name, given.empty() ? "())" : "(...))");
+  }
   if (std::ranges::any_of(arguments.positional, is_boolean)) {
     text += "\n(x == y is one boolean; x:eq(y) compares the elements)";
   }
