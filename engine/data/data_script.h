@@ -36,7 +36,7 @@ class DataScript {
   virtual PlainSample Map(const FunctionRef& function, const PlainSample& sample,
                           uint64_t seed) = 0;
   /// function(input, target) -> whether to keep the sample
-  virtual bool Keeps(const FunctionRef& function, const PlainSample& sample) = 0;
+  virtual bool Keeps(const FunctionRef& function, const PlainSample& sample, uint64_t seed) = 0;
 };
 
 }  // namespace strata

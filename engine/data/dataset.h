@@ -41,9 +41,8 @@ class Dataset {
   virtual std::vector<std::string> class_names() const { return {}; }
   /// The same of the data that a function of the script (map) was given.
   virtual std::vector<std::string> names_before_map() const { return class_names(); }
-  /// What a table's cells became numbers by, for comparisons: digests of its words, names of
-  /// columns, scales ("none" = none), and means in the place of missing values, with "|" between
-  /// them. An empty one, or one that is not there, says nothing. "" = the data is no table.
+  /// What a table's cells became numbers by: the text of a TableEncoding. "" = the data is no
+  /// table.
   virtual std::string encoding() const { return ""; }
   /// What a user might not expect of how the files were read, a line each.
   virtual std::vector<std::string> notes() const { return {}; }

@@ -30,7 +30,7 @@ class FakeDataScript : public DataScript {
     made.input.bytes.back() = static_cast<char>(seed);
     return made;
   }
-  bool Keeps(const FunctionRef&, const PlainSample& sample) override {
+  bool Keeps(const FunctionRef&, const PlainSample& sample, uint64_t) override {
     return sample.target.bytes[0] % 2 == 0;
   }
 

@@ -59,7 +59,7 @@ class FakeScript : public EngineScript {
   PlainSample Map(const FunctionRef&, const PlainSample& sample, uint64_t) override {
     return sample;
   }
-  bool Keeps(const FunctionRef&, const PlainSample&) override { return true; }
+  bool Keeps(const FunctionRef&, const PlainSample&, uint64_t) override { return true; }
   Value Call(const FunctionRef& function, const Value::List& arguments) override {
     return functions.at(function.id)(arguments);
   }

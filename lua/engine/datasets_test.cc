@@ -98,6 +98,15 @@ TEST_F(DatasetsTest, FunctionsDrawTheSameOnEveryStage) {
   EXPECT_EQ(Show("losses(job(noisy), {pipe = 2})"), alone);
 }
 
+TEST_F(DatasetsTest, AFilterDrawsForEachSample) {
+  Show("many = strata.dataset{length = 200, get = function(i) return F.tensor{i}, 0 end}");
+  for (const char* number : {"F.rand{1}:item()", "math.random()"}) {
+    Show(Str("half = many:filter(function() return ", number, " < 0.5 end)"));
+    EXPECT_EQ(Show("#half > 60 and #half < 140"), "true") << number;
+    EXPECT_EQ(Show(Str("#half == #many:filter(function() return ", number, " < 0.5 end)")), "true");
+  }
+}
+
 TEST_F(DatasetsTest, TestDataIsEvaluated) {
   Show("train, test = own:split{6, 3, seed = 1}");
   EXPECT_EQ(Show("#train, #test"), "6\n3");
@@ -141,6 +150,21 @@ TEST_F(DatasetsTest, WordsAndClassesAreThoseOfTheTraining) {
                                     {csv(one), csv(turned)}}) {
     EXPECT_THAT(Fail(pair(train, test)), HasSubstr("makes other numbers of its cells")) << test;
   }
+  const std::string gap = folder.Write("9.csv", "a,b,y\n,red,cat\n6,blue,dog\n3,red,owl\n");
+  const std::string numbers = folder.Write("10.csv", "a,b,c,y\n1,2,3,cat\n3,2,1,dog\n4,4,4,owl\n");
+  const std::string worded = folder.Write("11.csv", "a,b,c,y\n1,2,x,cat\n3,2,x,dog\n4,4,x,owl\n");
+  const std::string fills = Str("data.csv{'", gap, "', missing = 'mean'");
+  for (const auto& [train, test] :
+       {std::pair(csv(one), fills + "}"),
+        {fills + "}",
+         Str("data.csv{'", one, "', like = '", far, "'}:concat(", fills, ", like = '", far, "'})")},
+        {csv(numbers), csv(worded)},
+        {scaled(one, "") + same, scaled(far, "") + same}}) {
+    EXPECT_THAT(Fail(pair(train, test)), HasSubstr("makes other numbers of its cells")) << test;
+  }
+  EXPECT_EQ(Show(pair(csv(one), fills + like + "}")), Show(pair(csv(one), csv(one))));
+  EXPECT_EQ(Show(pair(scaled(one, "") + same, scaled(far, like) + same)),
+            Show(pair(csv(one), csv(one))));
   // What is the same, or what nothing tells apart, is taken.
   const std::string numbered = folder.Write("6.csv", "7,red,cat\n2,blue,dog\n3,red,owl\n");
   const std::string turned_rows =
@@ -307,6 +331,50 @@ TEST_F(DatasetsTest, TensorsInFiles) {
   EXPECT_THAT(Fail("strata.tensors.laod('x')"), HasSubstr("did you mean \"load\"?"));
   const std::string text = folder.Write("notes.npy", "my notes");
   EXPECT_THAT(Fail(Str("strata.tensors.save('", text, "', x)")), HasSubstr("it stays"));
+}
+
+/// Relative paths are those of the script that made the data, whatever job reads it.
+TEST_F(DatasetsTest, DataKeepsItsFolderInTheJobOfAnother) {
+  const ScriptFolder folder;
+  folder.Write("main/c.csv", "a,y\n1,2\n3,4\n5,6\n7,8\n");
+  folder.Write("main/other.csv", "a,y\n1,2\n3,4\n");
+  folder.Write("main/sub/c.csv", "a,y\n1,2\n");
+  folder.Write("main/sub/job.lua", R"(
+    local strata = require "strata"
+    local options = strata.options{read = ""}
+    if options.read ~= "" then print(#strata.data.csv{options.read}) end
+    return strata.job{
+      layers = {strata.nn.Linear{1, 1}}, loss = strata.nn.MSELoss{}, data = strata.data.csv{"c.csv"},
+      batch = {micro_batches = 1, micro_batch_size = 1}, device = "cpu", threads = 1,
+      transport = "threads",
+    }
+  )");
+  const auto printed = [&](const std::string& text) -> std::string {
+    const std::string script =
+        folder.Write("main/main.lua", "local strata = require 'strata'\n" + text);
+    printed_.clear();
+    try {
+      State(Options()).RunFile(script);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return printed_;
+  };
+  const std::string own = "local d = strata.data.csv{'c.csv', like = 'c.csv'}\n";
+  EXPECT_EQ(printed("print(#strata.load('sub/job.lua'):train{})"), "1\n");
+  EXPECT_EQ(printed(own + "print(#strata.load('sub/job.lua', {data = {train = d}}):train{})"),
+            "4\n");
+  EXPECT_EQ(printed(own + "print(#strata.load('sub/job.lua'):train{data = d:take(3):concat(d)})"),
+            "7\n");
+  EXPECT_EQ(printed(own + "print(d.options.path, strata.load('sub/job.lua', {data = d}).train_data"
+                          ".options.path:match('main/c.csv$'))"),
+            "c.csv\tmain/c.csv\n");
+  // What was not handed over stays unread, and so does what the one who hands it over may not read.
+  EXPECT_THAT(printed(own + "strata.load('sub/job.lua', {data = d, read = '../other.csv'})"),
+              HasSubstr("--allow_read=DIR"));
+  folder.Write("secret.csv", "a,y\n1,2\n");
+  EXPECT_THAT(printed("strata.load('sub/job.lua', {data = strata.data.csv{'../secret.csv'}})"),
+              HasSubstr("--allow_read=DIR"));
 }
 
 TEST_F(DatasetsTest, ScriptsReadWhereTheyMay) {

@@ -91,7 +91,8 @@ TEST_F(GenerateTest, ALayerThatForgetsThePositionIsNamed) {
   Show("t = e:generate('1 2 3', with{tokens = 8})");
   EXPECT_THAT(
       testing::internal::GetCapturedStderr(),
-      HasSubstr("layer 1 Places(20, 16) gives other values for a token alone than within its text: "
+      HasSubstr("layer 1 Places(20, 16) gives other values for a token alone than within its text "
+                "(strata.position() is the place of the first): "
                 "the whole text runs for every token"));
   EXPECT_EQ(Show("t == e:generate('1 2 3', with{tokens = 8, keep = false})"), "true");
 }

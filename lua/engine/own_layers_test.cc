@@ -289,6 +289,10 @@ end)");
               HasSubstr("x:eq(y) compares the elements"));
   EXPECT_THAT(Fail("losses{of(function(self, x) return x.sum() end)}"),
               HasSubstr("a method is called with a colon: x:sum()"));
+  EXPECT_THAT(Fail("losses{of(function(self, x) return x.view(-1, 64) end)}"),
+              HasSubstr("a method is called with a colon: x:view(...)"));
+  EXPECT_THAT(Fail("losses{of(function(self, x) return x:view('a') end)}"),
+              testing::Not(HasSubstr("a colon")));
 }
 
 // Other micro-batches are in flight while a forward shortens the vectors that it looks up.

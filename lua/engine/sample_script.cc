@@ -93,10 +93,10 @@ PlainSample TensorScript::Map(const FunctionRef& function, const PlainSample& sa
   return SampleOf(state_, function, seed, [&sample](lua_State* L) { PushSampleHalves(L, sample); });
 }
 
-bool TensorScript::Keeps(const FunctionRef& function, const PlainSample& sample) {
+bool TensorScript::Keeps(const FunctionRef& function, const PlainSample& sample, uint64_t seed) {
   bool keeps = false;
   CallOn(
-      state_, function, 0, [&sample](lua_State* L) { PushSampleHalves(L, sample); },
+      state_, function, seed, [&sample](lua_State* L) { PushSampleHalves(L, sample); },
       [&](lua_State* L) {
         if (!lua_isboolean(L, 1)) ThrowExpected(L, 1, "true or false");
         keeps = lua_toboolean(L, 1) != 0;

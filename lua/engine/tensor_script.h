@@ -34,7 +34,7 @@ class TensorScript : public EngineScript {
   PlainSample GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
                        uint64_t seed) override;
   PlainSample Map(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override;
-  bool Keeps(const FunctionRef& function, const PlainSample& sample) override;
+  bool Keeps(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override;
 
  private:
   /// The layer without its values' memory, for inputs of any shape.

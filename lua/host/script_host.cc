@@ -68,8 +68,8 @@ PlainSample ScriptHost::Map(const FunctionRef& function, const PlainSample& samp
   return OnSamples().Map(function, sample, seed);
 }
 
-bool ScriptHost::Keeps(const FunctionRef& function, const PlainSample& sample) {
-  return OnSamples().Keeps(function, sample);
+bool ScriptHost::Keeps(const FunctionRef& function, const PlainSample& sample, uint64_t seed) {
+  return OnSamples().Keeps(function, sample, seed);
 }
 
 /// The engine's answer to Script answers both.

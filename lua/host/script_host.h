@@ -23,7 +23,7 @@ class ScriptHost : public Script, public DataScript {
   PlainSample GetBatch(const FunctionRef& function, std::span<const int64_t> indices,
                        uint64_t seed) override;
   PlainSample Map(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override;
-  bool Keeps(const FunctionRef& function, const PlainSample& sample) override;
+  bool Keeps(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override;
 
  private:
   Script& WithTensors();

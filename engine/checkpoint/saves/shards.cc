@@ -50,8 +50,8 @@ std::map<std::string, std::vector<std::string>> ParseIndex(std::string_view text
 }
 
 std::optional<std::string> PublishedIn(const std::string& folder) {
-  for (const char* name : {"model.safetensors.index.json", "pytorch_model.bin.index.json",
-                           "model.safetensors", "pytorch_model.bin"}) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                           "pytorch_model.bin.index.json"}) {
     std::error_code error;
     const std::string path = Str(folder, "/", name);
     if (fs::is_regular_file(path, error)) return path;

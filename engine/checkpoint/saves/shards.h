@@ -14,9 +14,9 @@
 
 namespace strata {
 
-/// The file of the folder that says what is in it: model.safetensors.index.json,
-/// pytorch_model.bin.index.json, or the whole model.safetensors, pytorch_model.bin, in this order.
-/// None where there is none of them.
+/// The file of the folder that says what is in it: model.safetensors, model.safetensors.index.json,
+/// pytorch_model.bin or pytorch_model.bin.index.json, the first that is there, as transformers
+/// takes it. None where there is none of them.
 std::optional<std::string> PublishedIn(const std::string& folder);
 
 /// The files that an index, read from `path`, names, each with the tensors that it says they have.

@@ -63,6 +63,19 @@ TEST_F(ShardsTest, AFolderWithOneFile) {
   EXPECT_THAT(Read(*Checkpoint::Open(folder_.path()), "z"), ElementsAre(9, 10, 11));
 }
 
+TEST_F(ShardsTest, OfSeveralThatTransformersWouldTake) {
+  const std::string index = folder_.Inside("model.safetensors.index.json");
+  const std::vector<std::string> order = {folder_.Inside("model.safetensors"), index,
+                                          folder_.Inside("pytorch_model.bin"),
+                                          folder_.Inside("pytorch_model.bin.index.json")};
+  for (const std::string& path : order) WriteText(path, "");
+  for (const std::string& path : order) {
+    EXPECT_EQ(PublishedIn(folder_.path()), path);
+    std::filesystem::remove(path);
+  }
+  EXPECT_EQ(PublishedIn(folder_.path()), std::nullopt);
+}
+
 TEST_F(ShardsTest, WhatAnIndexMustNotSay) {
   WriteIndex(R"("w": "a.safetensors")");
   EXPECT_THAT(Trouble(), HasSubstr("a.safetensors has no tensor \"w\", which"));

@@ -16,11 +16,11 @@ struct Image {
   std::vector<uint8_t> pixels;
 };
 
-/// Decodes a JPEG or PNG, whichever the first bytes say, to 1 or 3 channels. What is
-/// transparent lies on black. A JPEG may come at 1/2, 1/4 or 1/8 of its size while both sides keep
-/// at least `least` pixels, which saves most of the work; 0 = always the whole size. Throws
-/// WorldError that begins with `path` for anything that is not one whole image, a JPEG that libjpeg
-/// warns of included.
+/// Decodes a JPEG or PNG, whichever the first bytes say, to 1 or 3 channels. Alpha
+/// is dropped and the colours below it stay, as by Pillow's convert("RGB"). A JPEG may come at 1/2,
+/// 1/4 or 1/8 of its size while both sides keep at least `least` pixels, which saves most of the
+/// work; 0 = always the whole size. Throws WorldError that begins with `path` for anything that is
+/// not one whole image, a JPEG that libjpeg warns of included.
 Image DecodeImage(std::string_view bytes, int channels, int least, const std::string& path);
 
 /// An image of another size, as planes of floats from 0 to 1: channels, height, width. Every new

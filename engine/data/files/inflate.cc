@@ -16,7 +16,7 @@ constexpr int kRaw = -15;       // without any header
 /// zlib's stream, which ends itself.
 class Stream {
  public:
-  Stream(std::string_view bytes, int window) {
+  Stream(std::string_view bytes, int window, size_t piece) : piece_(piece) {
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
     left_ = bytes.size();
     if (inflateInit2(&stream_, window) != Z_OK) throw WorldError("zlib cannot start");
@@ -25,9 +25,10 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Inflates up to `count` bytes; gives how many. 0 at the end, or where the bytes are broken.
+  /// Inflates up to `count` bytes; gives how many, which may be fewer anywhere. 0 at the end, or
+  /// where the bytes are broken.
   size_t Read(char* to, size_t count) {
-    const size_t most = std::min<size_t>(count, 1u << 30);
+    const size_t most = std::min(count, piece_);
     stream_.next_out = reinterpret_cast<Bytef*>(to);
     stream_.avail_out = static_cast<uInt>(most);
     do {
@@ -43,10 +44,11 @@ class Stream {
  private:
   void Feed() {
     if (stream_.avail_in > 0) return;
-    stream_.avail_in = static_cast<uInt>(std::min<size_t>(left_, 1u << 30));
+    stream_.avail_in = static_cast<uInt>(std::min(left_, piece_));
     left_ -= stream_.avail_in;
   }
 
+  const size_t piece_;
   z_stream stream_{};
   size_t left_ = 0;  // bytes that zlib was not told of
   int status_ = Z_OK;
@@ -56,14 +58,16 @@ class Stream {
 
 bool IsGzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
 
-std::string InflateGzip(std::string_view bytes, const std::string& path, size_t most) {
-  Stream stream(bytes, kGzip);
+std::string InflateGzip(std::string_view bytes, const std::string& path, size_t most,
+                        size_t piece) {
+  Stream stream(bytes, kGzip, piece);
   std::string content;
   size_t size = 0;
   for (;;) {
     // Memory grows with what is there, whatever the file says of itself.
     content.resize(std::max<size_t>(1 << 16, 2 * size));
-    size += stream.Read(content.data() + size, content.size() - size);
+    const size_t more = stream.Read(content.data() + size, content.size() - size);
+    size += more;
     if (size > most) {
       throw WorldError(Str(path, ": expected at most ", FormatBytes(static_cast<double>(most)),
                            " of inflated bytes, got more"));
@@ -71,7 +75,7 @@ std::string InflateGzip(std::string_view bytes, const std::string& path, size_t 
     if (stream.has_ended()) {
       if (!stream.has_input()) break;
       stream.NextMember();
-    } else if (size < content.size()) {
+    } else if (more == 0) {
       throw WorldError(
           Str(path, ": the gzip data is broken or cut off behind byte ", size, " of its content"));
     }
@@ -85,7 +89,7 @@ std::string InflateRaw(std::string_view bytes, const std::string& path, size_t s
   if (size / 1032 > bytes.size()) {
     throw WorldError(Str(path, ": ", bytes.size(), " compressed bytes cannot hold ", size));
   }
-  Stream stream(bytes, kRaw);
+  Stream stream(bytes, kRaw, kInflatePiece);
   std::string content(size + 1, '\0');
   size_t got = 0;
   while (got < content.size()) {

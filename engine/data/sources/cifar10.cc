@@ -1,4 +1,6 @@
 // The data source "cifar10": records of CIFAR-10's binary version, resized and normalised.
+#include "engine/spec/job/data/cifar10.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,12 +14,9 @@
 namespace strata::data {
 namespace {
 
-constexpr int kSide = 32;
+constexpr int kSide = kCifar10Side;
 constexpr int kPlane = kSide * kSide;
 constexpr size_t kRecord = 1 + 3 * kPlane;
-// Mean and standard deviation of the training images, per channel, for pixels from 0 to 1.
-constexpr std::array<float, 3> kMean = {0.4914f, 0.4822f, 0.4465f};
-constexpr std::array<float, 3> kDeviation = {0.2470f, 0.2435f, 0.2616f};
 
 /// Where one output pixel lies along one dim: the input pixels on both sides of it, and the weight
 /// of the second one.
@@ -71,13 +70,15 @@ class Cifar10 : public Dataset {
  private:
   /// Resizes and normalises one channel into `out`. Returns the pointer behind its last pixel.
   float* ReadChannel(const uint8_t* plane, size_t channel, float* out) const {
+    const auto mean = static_cast<float>(kCifar10Mean[channel]);
+    const auto deviation = static_cast<float>(kCifar10Deviation[channel]);
     for (const Tap& row : rows_) {
       const uint8_t* low = plane + row.low * kSide;
       const uint8_t* high = plane + row.high * kSide;
       for (const Tap& column : columns_) {
         const float top = Mix(low[column.low], low[column.high], column.share);
         const float bottom = Mix(high[column.low], high[column.high], column.share);
-        *out++ = (Mix(top, bottom, row.share) / 255 - kMean[channel]) / kDeviation[channel];
+        *out++ = (Mix(top, bottom, row.share) / 255 - mean) / deviation;
       }
     }
     return out;

@@ -18,6 +18,7 @@
 #include "engine/data/files/csv_file.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/sources/sources.h"
+#include "engine/spec/job/data/table_encoding.h"
 
 namespace strata::data {
 namespace {
@@ -332,18 +333,19 @@ class Csv : public Dataset {
     return names;
   }
   std::string encoding() const override {
-    std::string words, names, scales, fills;
-    for (size_t i = 0; i < scheme_.inputs.size(); ++i) {
-      const Column& column = scheme_.inputs[i];
+    std::string words, names, scales, means;
+    for (const Column& column : scheme_.inputs) {
       if (has_names_) names += column.name + "\n";
       for (const auto& [word, index] : column.index) words += Str(index, " ", word, "\n");
       if (column.has_words()) continue;
       if (normalise_) scales += Str(Rounded(column.mean), " ", Rounded(column.deviation()), "\n");
-      if (fills_ && column.missing > 0) fills += Str(i, " ", Rounded(column.mean), "\n");
+      means += Str(Rounded(column.mean), "\n");
     }
     const auto digest = [](const std::string& text) { return text.empty() ? "" : Digest(text); };
-    return Str(digest(words), "|", digest(names), "|", normalise_ ? digest(scales) : "none", "|",
-               digest(fills));
+    const TableEncoding encoding = {
+        words.empty() ? TableEncoding::kNone : Digest(words), digest(names),
+        normalise_ ? digest(scales) : TableEncoding::kNone, digest(means), has_filled_};
+    return encoding.ToText();
   }
   std::vector<std::string> notes() const override {
     const std::string words = WordsText(scheme_);
@@ -384,6 +386,7 @@ class Csv : public Dataset {
       if (!is_missing) values_[begin + static_cast<size_t>(WordOf(column, cell, row))] = 1;
       return;
     }
+    has_filled_ = has_filled_ || is_missing;
     double number = is_missing ? column.mean : NumberOf(column, cell, row);
     if (normalise_) number = (number - column.mean) / column.deviation();
     if (!FitsFloat(number)) throw WorldError(TooLarge(row, cell, column));
@@ -426,6 +429,7 @@ class Csv : public Dataset {
   const Scheme scheme_;
   const bool has_targets_, has_names_, normalise_, fills_;
   const std::string path_;
+  bool has_filled_ = false;  // a missing number
   std::vector<float> values_;
   std::vector<double> targets_;
 };

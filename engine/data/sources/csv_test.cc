@@ -6,6 +6,7 @@
 
 #include "engine/data/testing.h"
 #include "engine/data/testing_sources.h"
+#include "engine/spec/job/data/table_encoding.h"
 
 namespace strata {
 namespace {
@@ -99,19 +100,37 @@ TEST_F(CsvTest, EncodingsAreOfWhatTheNumbersDependOn) {
   const auto encoding = [&](const char* rows, const Value::Map& options) {
     return OpenTable(Str("a,y\n", rows), options)->encoding();
   };
+  const auto alike = [&](const char* ours, const char* theirs, const Value::Map& options) {
+    return !HasOtherNumbers(encoding(ours, options), encoding(theirs, options));
+  };
   const char *one = "1,0\n3,0\n", *moved = "2,0\n4,0\n", *wider = "0,0\n4,0\n";
-  EXPECT_EQ(encoding(one, {}), encoding(moved, {})) << "numbers stay as they are";
+  EXPECT_TRUE(alike(one, moved, {})) << "numbers stay as they are";
   const Value::Map fills = {{"missing", "mean"}}, scales = {{"normalise", true}};
-  EXPECT_EQ(encoding(one, fills), encoding(moved, fills)) << "nothing is filled in";
-  EXPECT_NE(encoding("1,0\n3,0\nNA,0\n", fills), encoding("2,0\n4,0\nNA,0\n", fills));
-  EXPECT_EQ(encoding("1,0\n3,0\nNA,0\n", fills), encoding("0,0\n4,0\nNA,0\n", fills));
-  EXPECT_EQ(encoding("0.1,0\n0.2,0\n0.7,0\n", scales), encoding("0.7,0\n0.2,0\n0.1,0\n", scales))
+  const char *gap = "1,0\n3,0\nNA,0\n", *moved_gap = "2,0\n4,0\nNA,0\n";
+  EXPECT_TRUE(alike(one, moved, fills)) << "nothing is filled in";
+  EXPECT_TRUE(alike(gap, moved, fills)) << "nor here";
+  EXPECT_FALSE(alike(gap, moved_gap, fills));
+  EXPECT_FALSE(alike(one, moved_gap, fills)) << "the training's mean holds, though it needs none";
+  EXPECT_TRUE(HasOtherNumbers(encoding(one, {}), encoding(moved_gap, fills)));
+  EXPECT_TRUE(alike(gap, "0,0\n4,0\nNA,0\n", fills));
+  EXPECT_TRUE(alike(one, gap, fills));
+  EXPECT_TRUE(alike("0.1,0\n0.2,0\n0.7,0\n", "0.7,0\n0.2,0\n0.1,0\n", scales))
       << "in whatever order the rows come";
-  EXPECT_NE(encoding(one, scales), encoding(moved, scales));
-  EXPECT_NE(encoding(one, scales), encoding(wider, scales));
-  EXPECT_NE(encoding(one, scales), encoding(one, {}));
-  EXPECT_NE(encoding("red,0\n", {}), encoding("blue,0\n", {}));
-  EXPECT_NE(encoding("caf\xe9,0\n", {}), encoding("caf\xe8,0\n", {})) << "as Latin-1 has them";
+  EXPECT_FALSE(alike(one, moved, scales));
+  EXPECT_FALSE(alike(one, wider, scales));
+  EXPECT_TRUE(HasOtherNumbers(encoding(one, scales), encoding(one, {})));
+  EXPECT_FALSE(alike("red,0\n", "blue,0\n", {}));
+  EXPECT_FALSE(alike("caf\xe9,0\n", "caf\xe8,0\n", {})) << "as Latin-1 has them";
+  EXPECT_FALSE(alike(one, "red,0\n", {}));
+  EXPECT_FALSE(alike("red,0\n", one, {}));
+}
+
+TEST_F(CsvTest, MeansOfTheTrainingFillTheTestData) {
+  const Value::Map training = {{"like", Write("train.csv", "a,y\n1,0\n3,0\n")},
+                               {"missing", "mean"}};
+  const auto test = OpenTable("a,y\n9,0\nNA,0\n", training);
+  EXPECT_THAT(Floats(*test, 1), ElementsAre(2));
+  EXPECT_FALSE(HasOtherNumbers(OpenTable("a,y\n1,0\n3,0\n")->encoding(), test->encoding()));
 }
 
 TEST_F(CsvTest, NotesSayWhichWordsBecameNumbers) {

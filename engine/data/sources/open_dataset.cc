@@ -53,12 +53,18 @@ std::shared_ptr<const Dataset> OpenOf(const Value& source, const DatasetContext&
   return OpenDataset({source["source"].as_string(), source, {}, ""}, own);
 }
 
+constexpr uint64_t kOfParts = 4;  // a purpose of SampleSeed()
+
+/// Each part of several draws numbers of its own: they may be the same data.
 data::Parts OpenParts(const Value& of, const DatasetContext& context) {
+  if (of.is_map()) return {OpenOf(of, context)};
   data::Parts parts;
-  if (of.is_map()) {
-    parts.push_back(OpenOf(of, context));
-  } else {
-    for (const Value& source : of.as_list()) parts.push_back(OpenOf(source, context));
+  for (const Value& source : of.as_list()) {
+    DatasetContext own = context;
+    const auto number = static_cast<int64_t>(parts.size());
+    const auto seed = static_cast<uint64_t>(context.seed);
+    if (number > 0) own.seed = static_cast<int64_t>(SampleSeed(seed, number, kOfParts));
+    parts.push_back(OpenOf(source, own));
   }
   return parts;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -9,6 +10,7 @@
 #include "engine/data/sampler.h"
 #include "engine/data/steps/step.h"
 #include "engine/data/steps/steps.h"
+#include "engine/spec/job/data/table_encoding.h"
 
 namespace strata::data {
 namespace {
@@ -59,11 +61,17 @@ class Concat : public Step {
   int64_t size() const override { return ends_.back(); }
   int64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override { return class_names_; }
+  /// That of the first table, since the others are alike; any of them may fill in its means.
   std::string encoding() const override {
+    std::optional<TableEncoding> encoding;
     for (const auto& part : parts_) {
-      if (!part->encoding().empty()) return part->encoding();
+      const std::string text = part->encoding();
+      if (text.empty()) continue;
+      const TableEncoding own = TableEncoding::FromText(text);
+      if (!encoding) encoding = own;
+      encoding->fills = encoding->fills || own.fills;
     }
-    return "";
+    return encoding ? encoding->ToText() : "";
   }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes;
@@ -120,15 +128,23 @@ std::unique_ptr<Dataset> OpenTake(const Value& options, Parts of, const DatasetC
 }
 
 std::unique_ptr<Dataset> OpenConcat(const Value&, Parts of, const DatasetContext&) {
-  NamedFacts first_facts = {"part 1 of concat", of[0]->facts()};
-  const NamedClasses first = {"part 1", of[0]->class_names(), of[0]->targets()};
-  for (size_t i = 1; i < of.size(); ++i) {
+  NamedFacts table, named;  // the first part that has each: others' numbers must mean the same
+  NamedClasses classes;
+  for (size_t i = 0; i < of.size(); ++i) {
     const std::string whose = Str("part ", i + 1, " of concat");
     const DataFacts facts = of[i]->facts();
-    RequireAlike(first_facts, {whose, facts});
-    if (first_facts.facts.encoding.empty()) first_facts.facts.encoding = facts.encoding;
-    if (!HasOtherClasses(*of[i], first.names)) continue;
-    of[i] = WithClasses(of[i], first, whose);
+    RequireAlike(table, {whose, facts});
+    RequireAlike(named, {whose, facts});
+    if (table.facts.encoding.empty()) {
+      table.whose = whose;
+      table.facts.encoding = facts.encoding;
+    }
+    if (named.facts.names_before_map.empty()) {
+      named = {whose, facts};
+      named.facts.encoding = "";
+    }
+    if (classes.names.empty()) classes = {Str("part ", i + 1), facts.class_names, facts.targets};
+    if (HasOtherClasses(*of[i], classes.names)) of[i] = WithClasses(of[i], classes, whose);
   }
   return std::make_unique<Concat>(std::move(of));
 }
@@ -142,9 +158,15 @@ std::unique_ptr<Dataset> OpenShuffled(const Value& options, Parts of, const Data
 std::unique_ptr<Dataset> OpenFilter(const Value& options, Parts of, const DatasetContext& context) {
   const FunctionRef& function = options["f"].as_function();
   if (!context.script) throw ConfigError("filter needs its script");
+  // Not of the job's seed: parts by number (split), and the facts that a job is planned by, are
+  // made where that is not known, and must be of the same samples.
+  constexpr uint64_t kSeed = 0;
+  const uint64_t purpose = ScriptedPurpose(3, "filter", options);
   std::vector<int64_t> kept;
   for (int64_t i = 0; i < of[0]->size(); ++i) {
-    if (context.script->Keeps(function, of[0]->ReadPlain(i))) kept.push_back(i);
+    const bool keeps =
+        context.script->Keeps(function, of[0]->ReadPlain(i), SampleSeed(kSeed, i, purpose));
+    if (keeps) kept.push_back(i);
   }
   if (kept.empty()) {
     throw ConfigError(Str(function.where, ": the filter keeps none of the ",

@@ -7,6 +7,7 @@
 #include "engine/data/steps/step.h"
 #include "engine/data/steps/steps.h"
 #include "engine/spec/fields/fields.h"
+#include "engine/spec/job/data/table_encoding.h"
 
 namespace strata::data {
 
@@ -18,10 +19,11 @@ void Copy(const std::string& bytes, std::byte* to) {
 
 class Map : public Step {
  public:
-  Map(std::shared_ptr<const Dataset> of, const FunctionRef& function, const DatasetContext& context)
+  Map(const Value& options, std::shared_ptr<const Dataset> of, const DatasetContext& context)
       : Step(std::move(of), "map"),
-        function_(function),
+        function_(options["f"].as_function()),
         seed_(static_cast<uint64_t>(context.seed)),
+        purpose_(ScriptedPurpose(2, "map", options)),
         script_(context.script) {
     if (!script_) throw ConfigError("map needs its script");
     const PlainSample first = Call(0);
@@ -33,10 +35,14 @@ class Map : public Step {
   TensorSpecs targets() const override { return targets_; }
   int64_t classes() const override { return 0; }  // the function may give any labels
   std::vector<std::string> class_names() const override { return {}; }
-  /// Of the words: the function may choose columns and scale numbers.
+  /// The function may choose columns, and scale what is not scaled.
   std::string encoding() const override {
     const std::string all = Step::encoding();
-    return all.substr(0, all.find('|'));
+    if (all.empty()) return "";
+    TableEncoding encoding = TableEncoding::FromText(all);
+    encoding.names = "";
+    if (encoding.scales == TableEncoding::kNone) encoding.scales = "";
+    return encoding.ToText();
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const PlainSample made = Call(sample);
@@ -57,7 +63,7 @@ class Map : public Step {
 
  private:
   PlainSample Call(Sample sample) const {
-    return script_->Map(function_, of().ReadPlain(sample), SampleSeed(seed_, sample, 2));
+    return script_->Map(function_, of().ReadPlain(sample), SampleSeed(seed_, sample, purpose_));
   }
   [[noreturn]] void Refuse(int64_t index, const char* what) const {
     throw ConfigError(
@@ -65,7 +71,7 @@ class Map : public Step {
   }
 
   const FunctionRef function_;
-  const uint64_t seed_;
+  const uint64_t seed_, purpose_;
   DataScript* const script_;
   TensorSpecs inputs_, targets_;
 };
@@ -102,7 +108,7 @@ class Cache : public Step {
 }  // namespace
 
 std::unique_ptr<Dataset> OpenMap(const Value& options, Parts of, const DatasetContext& context) {
-  return std::make_unique<Map>(of[0], options["f"].as_function(), context);
+  return std::make_unique<Map>(options, of[0], context);
 }
 
 std::unique_ptr<Dataset> OpenCache(const Value&, Parts of, const DatasetContext&) {

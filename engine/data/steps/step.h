@@ -1,14 +1,29 @@
 // Step: what steps over one dataset share. Internal to engine/data/steps.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/text.h"
 #include "engine/data/dataset.h"
 
 namespace strata::data {
+
+/// The `purpose` (SampleSeed) of a step that calls a function of the script. Equal steps of one
+/// chain draw different numbers, and one alone draws the same wherever it stands.
+inline uint64_t ScriptedPurpose(uint64_t of_kind, std::string_view kind, const Value& options) {
+  uint64_t below = 0;
+  const Value* of = &options["of"];
+  while (!of->is_null()) {
+    if (of->is_list()) of = &of->as_list().at(0);
+    below += (*of)["source"] == Value(kind);
+    of = &(*of)["of"];
+  }
+  return of_kind + (below << 32);
+}
 
 /// Another dataset's samples as they are, unless a method is overridden.
 class Step : public Dataset {

@@ -14,8 +14,11 @@
 namespace strata {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::SizeIs;
 
 class StepsTest : public DatasetTest {
  protected:
@@ -52,6 +55,20 @@ class StepsTest : public DatasetTest {
   FakeDataScript script_;
 };
 
+/// Keeps the seeds that functions were called with; filter keeps every sample.
+class SeedScript : public FakeDataScript {
+ public:
+  PlainSample Map(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override {
+    seeds.push_back(seed);
+    return FakeDataScript::Map(function, sample, seed);
+  }
+  bool Keeps(const FunctionRef&, const PlainSample&, uint64_t seed) override {
+    seeds.push_back(seed);
+    return true;
+  }
+  std::vector<uint64_t> seeds;
+};
+
 TEST_F(StepsTest, PartsShareTheSamplesOut) {
   std::set<int64_t> all;
   for (const int begin : {0, 6, 8}) {
@@ -78,6 +95,58 @@ TEST_F(StepsTest, ChooseSamples) {
   EXPECT_NE(shuffled, Firsts(*OpenStep(Numbers(30))));
   EXPECT_EQ(shuffled, Firsts(*OpenStep(Step("shuffled", Numbers(30), {{"seed", 1}}))));
   EXPECT_NE(shuffled, Firsts(*OpenStep(Step("shuffled", Numbers(30), {{"seed", 2}}))));
+}
+
+TEST_F(StepsTest, FunctionsOfAChainDrawDifferentNumbers) {
+  SeedScript script;
+  context_.script = &script;
+  const auto step = [](const char* name, const Value& of) {
+    return Step(name, of, {{"f", FakeFunction()}});
+  };
+  const auto seeds_of = [&](const Value& source) {
+    const auto data = OpenStep(source);
+    script.seeds.clear();
+    data->ReadPlain({1, 4});
+    return script.seeds;
+  };
+  const Value few = Step("take", Numbers(3), {{"count", 2}});
+  for (const Value& of : {Numbers(3), few, step("filter", Numbers(3))}) {
+    EXPECT_THAT(seeds_of(step("map", of)), ElementsAre(SampleSeed(0, {1, 4}, 2)))
+        << "as in trainings that older versions began";
+  }
+  const auto twice = seeds_of(step("map", Step("take", step("map", few), {{"count", 2}})));
+  ASSERT_THAT(twice, SizeIs(2));
+  EXPECT_NE(twice[0], twice[1]);
+  script.seeds.clear();
+  OpenStep(step("filter", Numbers(1)));
+  const uint64_t once = script.seeds.at(0);
+  script.seeds.clear();
+  OpenStep(step("filter", step("filter", Numbers(1))));
+  EXPECT_THAT(std::set<uint64_t>(script.seeds.begin(), script.seeds.end()),
+              AllOf(SizeIs(2), Contains(once)));
+}
+
+TEST_F(StepsTest, FiltersDrawNumbersOfTheSample) {
+  SeedScript script;
+  context_.script = &script;
+  const auto seeds = [&](int64_t seed) {
+    context_.seed = seed;
+    script.seeds.clear();
+    OpenStep(Step("filter", Numbers(4), {{"f", FakeFunction()}}));
+    return std::set<uint64_t>(script.seeds.begin(), script.seeds.end());
+  };
+  const std::set<uint64_t> first = seeds(0);
+  EXPECT_EQ(first.size(), 4u) << "a seed for each sample";
+  EXPECT_EQ(seeds(0), first) << "whoever opens it";
+  EXPECT_EQ(seeds(5), first) << "who splits the data knows no job";
+}
+
+TEST_F(StepsTest, PartsOfAConcatAreNoTwins) {
+  const Value image = Image({1, 1, 2}, {1, 2});
+  const Value jitter = Step("jitter", image, {{"brightness", 0.5}});
+  const auto both = OpenStep(Step("concat", Value::List{jitter, jitter}));
+  EXPECT_EQ(Floats(*both, 0), Floats(*OpenStep(jitter), 0)) << "the first is as it is alone";
+  EXPECT_NE(Floats(*both, 0), Floats(*both, 1));
 }
 
 TEST_F(StepsTest, ConcatRefusesOtherSamples) {
@@ -123,6 +192,19 @@ TEST_F(StepsTest, ConcatTakesClassesByName) {
   EXPECT_THAT(ErrorOfStep(Step("concat", Value::List{two, all})),
               HasSubstr("part 2 of concat has the class \"bird\", which part 1 has not: part 2 of "
                         "concat has bird, cat, dog; part 1 has cat, dog"));
+  // The first part may have numbers alone: then the first names are those of all.
+  const Value numbers = MakeDataSource("csv", {Write("0.csv", "x,y\n9,1\n")},
+                                       {{"target", "y"}, {"task", "classes"}}, "net.lua:1");
+  const auto mixed = OpenStep(Step("concat", Value::List{numbers, all, two}));
+  EXPECT_THAT(mixed->class_names(), ElementsAre());
+  labels.clear();
+  for (int64_t i = 0; i < mixed->size(); ++i) labels.push_back(Ints(*mixed, i, true)[0]);
+  EXPECT_THAT(labels, ElementsAre(1, 0, 1, 2, 2, 1));
+  EXPECT_THAT(ErrorOfStep(Step("concat", Value::List{numbers, two, all})),
+              HasSubstr("part 3 of concat has the class \"bird\", which part 2 has not"));
+  const auto mapped = [](const Value& of) { return Step("map", of, {{"f", FakeFunction()}}); };
+  EXPECT_THAT(ErrorOfStep(Step("concat", Value::List{numbers, mapped(two), mapped(all)})),
+              HasSubstr("part 3 of concat has other classes than part 2 of concat"));
   // One-hot vectors are no numbers of classes, and wider ones are no samples as the first ones.
   const auto one_hot = [](const Value& of) { return Step("one_hot", of); };
   const Value cow = table("3.csv", "x,y\n1,ant\n2,bird\n3,cow\n");

@@ -315,6 +315,11 @@ void ReadByteLevel(const Value& step, const std::string& path, bool splits, Mode
            "a pre_tokenizer ByteLevel with use_regex beside a Split, or without both, is not done");
   }
   model.adds_space = IsOn(step, "add_prefix_space");
+  if (model.adds_space && splits) {
+    Refuse(path,
+           "a pre_tokenizer ByteLevel with add_prefix_space behind a Split, which puts a space "
+           "before each of its pieces, is not done");
+  }
 }
 
 /// ByteLevel alone, or a Split by a known expression before it.

@@ -294,6 +294,8 @@ TEST_F(BrokenTokenizer, WhatIsNotDoneIsNamed) {
               HasSubstr("byte_fallback is not done"));
   EXPECT_THAT(ErrorWith("\"lstrip\":false", "\"lstrip\":true"), HasSubstr("has lstrip"));
   EXPECT_THAT(ErrorWith("\"use_regex\":false", "\"use_regex\":true"), HasSubstr("use_regex"));
+  EXPECT_THAT(ErrorWith("\"add_prefix_space\":false", "\"add_prefix_space\":true"),
+              HasSubstr("add_prefix_space behind a Split"));
   EXPECT_THAT(ErrorWith("\"merges\":[", "\"merges\":[\"a\","), HasSubstr("a merge has two tokens"));
   EXPECT_THAT(ErrorWith("\"merges\":[", "\"merges\":[\"a \u00ff\","), HasSubstr("is no token"));
   EXPECT_THAT(ErrorWith("\"merges\"", "\"m\""), HasSubstr("the model BPE"));

@@ -410,6 +410,13 @@ TEST_F(SaveTest, ClassesKeepTheirNumbers) {
   EXPECT_THAT(ErrorOf([&] { start(other, "1", "weights", /*learns=*/false); }),
               HasSubstr("class 1 is \"cat\" there, and in data.train \"bat\""))
       << "predict and eval learn no other classes";
+  Job averages = testing::ImageJob(64, {{"weights", dir()}, {"ema", 0.5}});
+  averages.train_data.class_names = other;
+  EXPECT_THAT(Start(averages, script_)->start().notes, Contains(HasSubstr("the classes")));
+  averages.trains = false;
+  EXPECT_THAT(ErrorOf([&] { Start(averages, script_); }),
+              HasSubstr("class 1 is \"cat\" there, and in data.train \"bat\""))
+      << "nor where they freeze no layer";
   const Names alike = {"ape", "\xef", "\xff", "owl", "pig"};
   start(alike, "1", "save_2")->Save();
   EXPECT_THAT(start(alike, "1", "resume_2")->start().notes, ElementsAre()) << "JSON has one name";

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/job/data/table_encoding.h"
 
 namespace strata {
 namespace {
@@ -20,6 +21,10 @@ std::vector<std::string> ClassesIn(const Value& data) {
     if (name.is_string()) names.push_back(name.as_string());
   }
   return names;
+}
+
+std::string EncodingIn(const Value& data) {
+  return data[kEncoding].is_string() ? data[kEncoding].as_string() : "";
 }
 
 std::string ShortList(std::vector<std::string> names) {
@@ -58,8 +63,7 @@ std::vector<std::string> ChangesOfData(const Value& saved, const Value& now) {
     notes.push_back(Str("data.train has the classes ", ShortList(ours), ", when it was saved ",
                         ShortList(theirs)));
   }
-  const Value &before = saved[kEncoding], &after = now[kEncoding];
-  if (!before.is_null() && !after.is_null() && before != after) {
+  if (HasOtherNumbers(EncodingIn(saved), EncodingIn(now))) {
     notes.push_back(
         "data.train makes other numbers of its cells than when it was saved: by other columns, "
         "words, means or normalise");

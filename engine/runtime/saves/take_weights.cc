@@ -105,7 +105,7 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
   }
 
   const Value &before = source->manifest().training.data, after = SavedData(job.train_data);
-  const bool learns = !std::ranges::all_of(job.layers, &LayerSpec::frozen);
+  const bool learns = job.trains && !std::ranges::all_of(job.layers, &LayerSpec::frozen);
   if (!learns) CheckClasses(before, after, source->path());  // else it may learn other ones
   std::ranges::move(ChangesOfData(before, after), std::back_inserter(report.notes));
 

@@ -166,8 +166,8 @@ DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input
   const Value given = DataTable(keys, keys.override_of("data"))["input"];
   if (std::string_view(name) == "test" && !given.is_null()) {
     const Value data = DataTable(keys, keys.script("data"));
-    source =
-        ReadingInput(source.is_map() ? source : data["train"], given.as_string(), keys.where());
+    source = ReadingInput(source.is_map() ? source : data["train"], given.as_string(), keys.where(),
+                          input);
   }
   DataSpec spec = ParseDataSpec(source, input, keys.where(), examine);
   ReadLoading(keys, spec);

@@ -593,6 +593,11 @@ TEST(Data, AFileInThePlaceOfTheTestData) {
       << "an image has no other's prediction";
   EXPECT_EQ(ReadingInput({}, "a.jsonl", "")["source"], Value("jsonl"));
   EXPECT_EQ(reading("new.data")["of"]["source"], Value("csv"));
+  const Value kept =
+      MakeDataStep("cache", MakeDataStep("to_float", table, {}, {{"shuffle", true}}, ""), {},
+                   {{"shuffle", true}}, "");
+  EXPECT_EQ(FindOption(ReadingInput(kept, "new.csv", ""), "shuffle"), Value(false))
+      << "rows come in the order of the file";
   EXPECT_THAT(ErrorOf([&] { ReadingInput({}, "new.xlsx", "net.lua:1"); }),
               HasSubstr("net.lua:1: input: nobody knows how to read new.xlsx"));
 }
@@ -611,8 +616,25 @@ TEST(Data, AFileOfAnotherKindIsReadAsTheJobsWas) {
   const Value images = ReadingInput(crops, "cat.png", "");
   EXPECT_EQ(images["source"], Value("resize")) << "nothing random, and no targets";
   EXPECT_EQ(images["size"], Value::IntList({64, 64}));
-  EXPECT_EQ(images["of"]["source"], Value("image_folder"));
-  EXPECT_EQ(images["of"]["size"], Value(72));
+  EXPECT_EQ(images["of"]["source"], Value("normalise")) << "as cifar10's are";
+  EXPECT_EQ(images["of"]["mean"], Value(Value::List{0.4914, 0.4822, 0.4465}));
+  EXPECT_EQ(images["of"]["std"], Value(Value::List{0.2470, 0.2435, 0.2616}));
+  EXPECT_EQ(images["of"]["of"]["source"], Value("image_folder"));
+  EXPECT_EQ(images["of"]["of"]["size"], Value(72));
+  const Value bare = MakeDataSource("cifar10", {"data"}, {}, "");
+  const TensorSpec large = {{3, 64, 64}, DType::kFloat32};
+  EXPECT_EQ(ReadingInput(bare, "cat.png", "")["of"]["size"], Value(32));
+  EXPECT_EQ(ReadingInput(bare, "cat.png", "", &large)["of"]["size"], Value(64));
+  EXPECT_EQ(ReadingInput(bare, "x.npy", "")["source"], Value("npy")) << "as it is stored";
+}
+
+TEST(Data, AFileThatWouldNotBeScaledIsRefused) {
+  const Value scaled = MakeDataSource("csv", {"a.csv"}, {{"normalise", true}}, "");
+  for (const char* path : {"x.npy", "x.npz", "x.safetensors", "x.jsonl"}) {
+    EXPECT_THAT(ErrorOf([&] { ReadingInput(scaled, path, "net.lua:1"); }),
+                HasSubstr("net.lua:1: input: the job's csv has normalise=true, and x."));
+  }
+  EXPECT_EQ(ReadingInput(scaled, "x.tsv", "")["normalise"], Value(true));
 }
 
 TEST(Stop, NamesWhatEvaluationsGive) {
@@ -1000,6 +1022,16 @@ TEST(TestClasses, AreThoseOfTheTraining) {
   }
   EXPECT_FALSE(TestDataOf(all, all).options["facts"].Has("class_names"))
       << "saves know jobs without them";
+}
+
+TEST(TestClasses, BehindMapSavesKnowThoseOfWhatItWasGiven) {
+  RawJob raw = SmallJob({{"data", MakeDataSource("csv", {"train.csv"}, {}, "net.lua:9")}});
+  raw.examine = [](const DataSpec&) {
+    return DataFacts{5, {{{64}, DType::kFloat32}}, {{{}, DType::kInt64}}, 0, {}, {"cat", "dog"}};
+  };
+  const DataSpec train = BuildJob(raw, {}).train_data;
+  EXPECT_THAT(train.class_names, ElementsAre("cat", "dog"));
+  EXPECT_FALSE(train.options["facts"].Has("names_before_map")) << "saves know jobs without them";
 }
 
 TEST(TestClasses, OthersAreRefused) {

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/job/data/table_encoding.h"
 
 namespace strata {
 namespace {
@@ -26,15 +27,6 @@ DataFacts WithoutNames(DataFacts facts) {
   facts.names_before_map.clear();
   facts.encoding.clear();
   return facts;
-}
-
-/// Of what both tell: see DataFacts::encoding.
-bool HasOtherNumbers(const std::string& ours, const std::string& theirs) {
-  const std::vector<std::string> own = Split(ours, '|'), others = Split(theirs, '|');
-  for (size_t i = 0; i < std::min(own.size(), others.size()); ++i) {
-    if (!own[i].empty() && !others[i].empty() && own[i] != others[i]) return true;
-  }
-  return false;
 }
 
 /// What is known of the data, whose names are taken out of its options.
@@ -86,7 +78,7 @@ void MatchClasses(DataSpec& train, DataSpec& test) {
   DataFacts theirs = TakeFacts(test);
   RequireAlike({"data.train", ours}, {"data.test", theirs});
   const std::vector<std::string>& names = ours.class_names;
-  train.class_names = names;
+  train.class_names = names.empty() ? ours.names_before_map : names;
   train.encoding = ours.encoding;
   if (names.empty() || theirs.class_names.empty() || names == theirs.class_names) return;
   NumbersOfClasses({"data.test", theirs.class_names, theirs.targets},

@@ -34,7 +34,8 @@ void RequireAlike(const NamedFacts& ours, const NamedFacts& theirs);
 
 /// Gives the test data the option `class_names`, the training's, where its own are others: who
 /// opens it takes them. Names leave the facts, which ranks compare; those of the training data stay
-/// beside them, for saves. Throws ConfigError as above.
+/// beside them, for saves: where a function of the script (map) has none, those that it was given.
+/// Throws ConfigError as above.
 void MatchClasses(DataSpec& train, DataSpec& test);
 
 }  // namespace strata

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/job/data/cifar10.h"
 #include "engine/spec/job/data/data_source.h"
 
 namespace strata {
@@ -50,6 +52,27 @@ bool Has(const Value& source, const char* option) {
   return std::ranges::find(type->fields, option, &Field::name) != type->fields.end();
 }
 
+/// Columns are scaled by what a table's own source knows of them.
+void CheckScaled(const Value& source, const Reader& reader, const std::string& path,
+                 const std::string& where) {
+  const Value* const normalise = source.is_map() ? source.Find("normalise") : nullptr;
+  if (!normalise || *normalise != Value(true) || source["source"] == Value(reader.source)) return;
+  throw ConfigError(Str(Place(where), "input: the job's csv has normalise=true, and ", path,
+                        " would be read by ", reader.source, ", which scales nothing; it must be ",
+                        "a table (.csv, .tsv)"));
+}
+
+/// The images as cifar10 has them.
+Value AsCifar10(const Value& cifar10, Value images, const TensorSpec* input,
+                const std::string& where) {
+  images.Set("size", cifar10["size"]);
+  if (input) FindDataSource("image_folder")->fit(images, *input);
+  if (images["size"].is_null()) images.Set("size", kCifar10Side);
+  const Value mean = Value::List(kCifar10Mean.begin(), kCifar10Mean.end());
+  const Value deviation = Value::List(kCifar10Deviation.begin(), kCifar10Deviation.end());
+  return MakeDataStep("normalise", images, {}, {{"mean", mean}, {"std", deviation}}, where);
+}
+
 /// The innermost source.
 Value Replaced(const Value& source, const std::string& path, const std::string& where) {
   const std::string kind = source.is_map() ? source["source"].as_string() : "";
@@ -66,6 +89,7 @@ Value Replaced(const Value& source, const std::string& path, const std::string& 
     throw ConfigError(Str(Place(where), "input: nobody knows how to read ", path,
                           "; it is a folder of images, or ends in ", Join(endings, ", ")));
   }
+  CheckScaled(source, *reader, path, where);
   Value replaced = source;
   if (kind != reader->source) {
     replaced = MakeDataSource(reader->source, {}, {{reader->option, path}}, where);
@@ -89,9 +113,15 @@ Value Replaced(const Value& source, const std::string& path, const std::string& 
 
 }  // namespace
 
-Value ReadingInput(const Value& source, const std::string& path, const std::string& where) {
+Value ReadingInput(const Value& source, const std::string& path, const std::string& where,
+                   const TensorSpec* input) {
   const Value* of = source.is_map() ? source.Find("of") : nullptr;
-  if (!of) return Replaced(source, path, where);
+  if (!of) {
+    Value replaced = Replaced(source, path, where);
+    const bool is_cifar10 = source.is_map() && source["source"] == Value("cifar10");
+    if (!is_cifar10 || replaced["source"] != Value("image_folder")) return replaced;
+    return AsCifar10(source, std::move(replaced), input, where);
+  }
   const Value& first = of->is_list() ? of->as_list().at(0) : *of;
   Value inside = ReadingInput(first, path, where);
   const std::string& kind = source["source"].as_string();
@@ -100,7 +130,7 @@ Value ReadingInput(const Value& source, const std::string& path, const std::stri
     return MakeDataStep("resize", inside, {}, {{"size", source["size"]}}, where);
   }
   Value step = source;
-  return step.Set("of", std::move(inside));
+  return step.Set("of", std::move(inside)).Set("shuffle", Value());  // as what it is of
 }
 
 }  // namespace strata

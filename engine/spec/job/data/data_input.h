@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/base/value/value.h"
+#include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {
 
@@ -11,8 +12,11 @@ namespace strata {
 /// reads the file or folder `path` instead, and no targets. What makes samples of what is read
 /// stays: the steps, and the options of the innermost source where `path` is of its kind, classes
 /// and means of a table included. What chooses samples, or changes them for training, goes. A file
-/// of another kind is read by the source of its ending. Throws ConfigError, at `where`, for a path
-/// that no source is known for.
-Value ReadingInput(const Value& source, const std::string& path, const std::string& where);
+/// of another kind is read by the source of its ending; images in the place of cifar10's are
+/// normalised as those, and `input`, the job's, may tell their size. Throws ConfigError, at
+/// `where`, for a path that no source is known for, and for one whose source would not scale
+/// numbers as the job's table is scaled.
+Value ReadingInput(const Value& source, const std::string& path, const std::string& where,
+                   const TensorSpec* input = nullptr);
 
 }  // namespace strata
