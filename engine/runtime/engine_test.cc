@@ -15,9 +15,11 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/transports/thread_transport.h"
+#include "engine/layers/losses/loss_scope.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/spec/job/data/data_source.h"
+#include "engine/tensors/machine_cores.h"
 
 namespace strata {
 namespace {
@@ -428,6 +430,47 @@ TEST(EngineTest, TestDataIsSeenOnce) {
   EXPECT_EQ(results[0].loss, results[2].loss);  // bits do not depend on the cut
 }
 
+TEST(EngineTest, AStopLeavesAnEvaluationBetweenTwoRuns) {
+  for (const int64_t batch : {1, 45}) {
+    FakeScript script;
+    const auto engine = Start(ImageJob(2, batch), script);
+    engine->RequestStop();
+    const EvalResult result = engine->EvaluateTestData();
+    EXPECT_EQ(result.stop, batch == 1) << "a single run is whole";
+    EXPECT_EQ(result.samples, batch == 1 ? 0 : 45);
+  }
+}
+
+/// Whose loss has a part; neither it nor the weight adds up without rounding.
+class ThirdsScript : public FakeScript {
+ public:
+  std::unique_ptr<Loss> BuildLoss(const LayerSpec&) override { return std::make_unique<Thirds>(); }
+
+ private:
+  struct Thirds : Loss {
+    LossValue Compute(const Tensors& output, const Tensors& target) override {
+      const at::Tensor sum = at::cross_entropy_loss(output[0], target[0], {}, at::Reduction::Sum);
+      GiveLossParts({{"third", sum.detach().to(at::kDouble) / 3}});
+      return {sum, static_cast<double>(target[0].numel()) / 3};
+    }
+  };
+};
+
+// Plans with more stages have more micro-batches in a run of the evaluation.
+TEST(EngineTest, TestDataAddUpTheSameInAnyRuns) {
+  std::vector<EvalResult> results;
+  for (const int pipe : {1, 2, 3}) {
+    Job job = ImageJob(pipe, 2);
+    job.loss = testing::ScriptedLayer(1);
+    job.eval.metric = "none";
+    ThirdsScript script;
+    results.push_back(Start(job, script)->EvaluateTestData());
+    ASSERT_EQ(results.back().parts.size(), 1u);
+    EXPECT_EQ(results.back().parts, results[0].parts) << pipe;
+    EXPECT_EQ(results.back().loss, results[0].loss) << pipe;
+  }
+}
+
 /// A layer that draws in evaluations too, as a VAE's does; images to test.
 Job DrawingJob(int pipe, int data) {
   const auto images = testing::ImageJob(100, {}).test_data;
@@ -483,6 +526,27 @@ TEST(EngineTest, PredictionsAreARowForEachSample) {
   const auto engine = Start(job, script);
   EXPECT_THAT(ConfigErrorOf([&] { engine->PredictTestData(0); }),
               HasSubstr("a row for each sample; the last layer gives float32 (10,) for 2 samples"));
+}
+
+TEST(EngineTest, PredictionsAreInTheOrderOfTheData) {
+  const auto error_of = [](const char* option, const Value& value) {
+    Job job = testing::ImageJob(8, {});
+    DataSpec& data = job.test_data;
+    Value source = data.options;
+    source.Set("source", data.kind).Set("where", data.where).Set(option, value);
+    const Value part = MakeDataStep("take", source, {20}, {}, "net.lua:8");
+    data.kind = "concat";
+    data.options = MakeDataStep("concat", Value::List{part, part}, {}, {}, "net.lua:7");
+    data.options.Set(
+        "facts", ToValue(DataFacts{40, {{{1, 4, 4}, DType::kFloat32}}, {{{}, DType::kInt64}}, 5}));
+    FakeScript script;
+    const auto engine = Start(job, script);
+    return ConfigErrorOf([&] { engine->PredictTestData(0); });
+  };
+  EXPECT_EQ(error_of("shuffle", false), "no error");
+  EXPECT_THAT(error_of("shuffle", true), HasSubstr("leave out data.test's shuffle"));
+  EXPECT_THAT(error_of("broken", "skip"),
+              HasSubstr("with data.test's broken=\"skip\" a broken file would get another one's"));
 }
 
 // Running statistics, which evaluation shows, take in a recomputed micro-batch once.
@@ -719,7 +783,6 @@ TEST(RankEngineTest, RanksMeetOverAnyTransport) {
 
 // The ranks of one machine share its cores; those of others do not count.
 TEST(RankEngineTest, TheCoresOfAMachineAreSharedByItsRanks) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const Job job = MakeJob(With(Keys(1), {{"threads", Value()}}));
   std::atomic<int> threads = 0;
   FakeScript script = RowsScript();
@@ -734,7 +797,7 @@ TEST(RankEngineTest, TheCoresOfAMachineAreSharedByItsRanks) {
                                        std::move(MakeThreadTransports(1, {})[0]), place);
     engine->TrainStep();
     engine->Close();
-    EXPECT_EQ(threads, std::max(1, cores / here)) << here;
+    EXPECT_EQ(threads, std::max(1, MachineCores() / here)) << here;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "engine/layers/layer.h"
 #include "engine/layers/losses/loss_scope.h"
 #include "engine/runtime/step/totals.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
@@ -38,10 +39,13 @@ struct Sums {
   double loss = 0, weight = 0, samples = 0, correct = 0, counted = 0;
   std::array<double, kMostLossParts> parts = {};
 
+  /// Micro-batch by micro-batch: how many a run has depends on the plan.
   void Add(const Totals& totals) {
     for (const double sum : totals.loss_sums) loss += sum;
-    weight += totals.weight();
-    for (size_t i = 0; i < parts.size(); ++i) parts[i] += totals.part_sum(i);
+    for (const double one : totals.weights) weight += one;
+    for (size_t i = 0; i < totals.part_sums.size(); ++i) {
+      parts[i % kMostLossParts] += totals.part_sums[i];
+    }
     samples += totals.samples;
     correct += totals.correct;
     counted += totals.counted;
@@ -62,6 +66,26 @@ struct Sums {
 
 const Doing kMetrics = {-1, "GATHER_METRICS"};
 const Doing kPredictions = {-1, "GATHER_OUTPUTS"};
+
+/// Whether the data, or a part of it, reads another sample in the place of a broken one.
+bool SkipsBroken(const Value& source) {
+  const Value& of = source["of"];
+  if (of.is_map() && SkipsBroken(of)) return true;
+  if (of.is_list() && std::ranges::any_of(of.as_list(), SkipsBroken)) return true;
+  return source["broken"] == Value("skip");
+}
+
+/// Throws ConfigError where row i would not be sample i's.
+void CheckOrder(const DataSpec& data) {
+  if (FindOption(data.options, "shuffle") == Value(true)) {
+    throw ConfigError("predictions come in the order of the data: leave out data.test's shuffle");
+  }
+  if (SkipsBroken(data.options)) {
+    throw ConfigError(
+        "predictions are a row for each sample: with data.test's broken=\"skip\" a broken file "
+        "would get another one's; leave it out, and the first broken file is named");
+  }
+}
 
 /// Each row must be a sample's: `first` is the place of the feed's micro-batch 0.
 void CheckRows(const Outputs& outputs, const Feed& feed, size_t first) {
@@ -159,18 +183,25 @@ EvalResult Evaluation::OfBatch(const MicroBatches& batch, Outputs* outputs) {
   return sums.Result(runner_.part_names());
 }
 
-EvalResult Evaluation::OfTestData() {
+EvalResult Evaluation::OfTestData(const std::atomic<bool>& stop) {
   if (!test_data_) throw ConfigError("the job has no data.test");
   Sums sums;
+  bool is_left = false;
   WithAverages([&] {
-    for (int64_t run = 0; run < test_data_->runs_per_pass(); ++run) {
+    const int64_t runs = test_data_->runs_per_pass();
+    for (int64_t run = 0; run < runs && !is_left; ++run) {
       const auto feed = test_data_->Next(run);
       const int64_t first = FirstOfRun(run);
       metrics_.BeginRun(first);
-      sums.Add(runner_.Evaluate(
-          *feed, {.first_micro_batch = first, .reader = metrics_.empty() ? nullptr : &metrics_}));
+      const Totals& totals =
+          runner_.Evaluate(*feed, {.first_micro_batch = first,
+                                   .reader = metrics_.empty() ? nullptr : &metrics_,
+                                   .stop = stop});
+      sums.Add(totals);
+      is_left = totals.stop > 0 && run + 1 < runs;
     }
   });
+  if (is_left) return {.stop = true};
   EvalResult result = sums.Result(runner_.part_names());
   if (!metrics_.empty()) {
     const AtMeeting meeting(context_.progress, kMetrics);
@@ -189,9 +220,7 @@ void Evaluation::PredictBatch(const MicroBatches& batch, Outputs& outputs) {
 
 std::optional<Predicted> Evaluation::Predict(int64_t part) {
   if (!test_data_) throw ConfigError("the job has no data.test, which predictions are made for");
-  if (context_.job.test_data.options["shuffle"] == Value(true)) {
-    throw ConfigError("predictions come in the order of the data: leave out data.test's shuffle");
-  }
+  CheckOrder(context_.job.test_data);
   if (part >= test_data_->runs_per_pass()) return std::nullopt;
   const auto feed = test_data_->Next(part);
   Outputs outputs;

@@ -2,6 +2,7 @@
 // the last layer gives for them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "engine/runtime/feed/batch_source.h"
@@ -21,8 +22,9 @@ class Evaluation {
 
   /// Collective; as Engine::EvalBatch().
   EvalResult OfBatch(const MicroBatches& batch, Outputs* outputs);
-  /// Collective. Throws ConfigError where the job has no data.test.
-  EvalResult OfTestData();
+  /// Collective. Throws ConfigError where the job has no data.test. Where somebody sets `stop` on
+  /// any rank, all leave behind the run that goes on, unless it is the last; EvalResult::stop.
+  EvalResult OfTestData(const std::atomic<bool>& stop);
   /// Collective; as Engine::PredictBatch().
   void PredictBatch(const MicroBatches& batch, Outputs& outputs);
   /// Collective; as Engine::PredictTestData().

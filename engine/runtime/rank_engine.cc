@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <thread>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -22,11 +21,13 @@
 #include "engine/predict/live/run_profile.h"
 #include "engine/runtime/interface/trainer.h"
 #include "engine/runtime/make_engine.h"
+#include "engine/runtime/step/stage_seconds.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/gather_trace.h"
 #include "engine/runtime/watch/stack.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/tensors/device_memory.h"
+#include "engine/tensors/machine_cores.h"
 #include "engine/tensors/threads.h"
 
 namespace strata {
@@ -71,8 +72,8 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
   services.progress->set_thread(static_cast<int>(::syscall(SYS_gettid)));
   InstallAllocator();
   SetMemoryAccount(context.memory_account());
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  SetThreads(job.threads > 0 ? job.threads : std::max(1, cores / services.local_ranks));
+  const int share = std::max(1, MachineCores() / services.local_ranks);
+  SetThreads(job.threads > 0 ? job.threads : share);
   context.device = TakeDevice(plan.device, services.local_rank);
   // Autograd has one thread for each accelerator. A backward that waits there for another rank, as
   // the model axis does, would keep it from the backward of a rank that shares the accelerator.
@@ -81,21 +82,6 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
   at::globalContext().setAllowTF32CuBLAS(tf32);
   at::globalContext().setAllowTF32CuDNN(tf32);
   return context;
-}
-
-/// Of the slowest replica.
-std::vector<StageSeconds> MeasuredStages(const Totals& totals, const Plan& plan) {
-  std::vector<StageSeconds> stages(plan.stages.size());
-  auto next = totals.stage_seconds.begin();
-  for (int rank = 0; rank < plan.topology.world_size(); ++rank) {
-    for (const StagePlan& stage : plan.stages) {
-      if (stage.rank != plan.topology.Index(rank, kPipeAxis)) continue;
-      StageSeconds& seconds = stages[stage.stage];
-      seconds.forward = std::max(seconds.forward, *next++);
-      seconds.backward = std::max(seconds.backward, *next++);
-    }
-  }
-  return stages;
 }
 
 MeasuredStep Measured(const Totals& totals, const Plan& plan, double seconds) {
@@ -256,7 +242,8 @@ EvalResult RankEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
 }
 
 EvalResult RankEngine::EvaluateTestData() {
-  EvalResult result = parts().evaluation.OfTestData();
+  EvalResult result = parts().evaluation.OfTestData(services_.requests->stop);
+  if (result.stop) return result;
   Value numbers = Value::MakeMap({{"test.loss", result.loss}});
   if (result.has_metric) numbers.Set(Str("test.", job_.eval.metric), result.metric);
   for (const auto& [name, value] : result.metrics.as_map()) {

@@ -214,6 +214,23 @@ Plan BadlyPlanned(const Job& job, FakeScript& script) {
   return PlanJob(job, {.measure = measure}, &script);
 }
 
+/// Where seconds are measured each step tells those of all stages.
+TEST(Recut, RanksMayHaveDifferentNumbersOfStages) {
+  FakeScript script = Script();
+  script.functions[2] = [](const Value::List&) -> Value {
+    return "0F0,0F1,0F2,0F3,2F0,2B0,2F1,2B1,2F2,2B2,2F3,2B3,0B0,0B1,0B2,0B3\n"
+           "1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n";
+  };
+  const Job job = MakeJob(2, 1, {{"partition", "time"}, {"schedule", testing::Function(2)}});
+  const Plan plan = BadlyPlanned(job, script);
+  ASSERT_THAT(plan.stage_ranks(), ElementsAre(0, 1, 0));
+  const auto engine = MakeThreadsEngine(job, plan, script);
+  Bits bits;
+  for (int round = 0; round < kRounds; ++round) Train(*engine, bits);
+  engine->Close();
+  EXPECT_EQ(bits, TrainUnmoved(MakeJob(2, 1, {})));
+}
+
 TEST(Recut, HappensByItselfWhereStepsGetShorter) {
   // Searches may take a share of the training alone, so how many steps pass first is not known.
   int steps = 10'000;

@@ -17,7 +17,7 @@ local opt = strata.options {
 local Position = strata.layer {
   name = "Position",
   init = function(self, seq, dim) self.weight = self:parameter{seq, dim, fill=0} end,
-  forward = function(self, x) return x + self.weight:narrow(0, 0, x.shape[2]) end,
+  forward = function(self, x) return x + self.weight:narrow(0, strata.position(), x.shape[2]) end,
 }
 
 return strata.job {

@@ -121,6 +121,9 @@ struct EvalResult {
   Value metrics = Value::MakeMap();
   bool is_best = false;          ///< by job.save.best: SaveBest() is due
   std::string why_stopped = {};  ///< by job.stop the training ends here, as a sentence; "" = no
+  /// Somebody asked to end here, RequestStop(), before all samples were seen: the rest says
+  /// nothing.
+  bool stop = false;
 
   bool ends_training() const { return !why_stopped.empty(); }
 };
@@ -233,7 +236,7 @@ class Engine : public TextEngine {
   /// ranks and before anything moves, for cuts that cannot be (RecutPlan()).
   virtual RecutReport Recut(const std::vector<int>& cuts) = 0;
   /// From any thread of any rank: the result of the step that runs, or of the next one, says `stop`
-  /// on all ranks.
+  /// on all ranks. An evaluation of job.test_data is left before its end, and says it, too.
   virtual void RequestStop() = 0;
   /// From any thread of any rank: the step that runs, or the next one, is saved as those of
   /// job.save.every are. REQUIRES: job.save.

@@ -35,6 +35,7 @@ class FakeEngine : public Engine {
     calls.push_back("eval");
     EvalResult result = {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
     result.is_best = steps == best_at;
+    result.stop = steps == leave_at;
     if (steps == worse_at) result.why_stopped = "stopped: worse";
     return result;
   }
@@ -81,6 +82,7 @@ class FakeEngine : public Engine {
   int64_t untaken_at = -1;  ///< the step that is not finite, and ends the training
   int64_t noted_at = -1;    ///< the step that is not finite, and counts
   int64_t best_at = -1;     ///< the evaluation that is the best
+  int64_t leave_at = -1;    ///< the evaluation that is left, as somebody asked to stop
   int64_t worse_at = -1;    ///< the evaluation after which the training stops
   int64_t texts_left = 0;
   std::string text_note;

@@ -51,7 +51,8 @@ class Training {
     observer_.OnStart(steps_, start);
     if (!start.why_over.empty()) return true;
     if (done_ > 0 && done_ < steps_) {
-      if (start.owes_evaluation && Evaluate()) return true;
+      const After after = start.owes_evaluation ? Evaluate() : After::kGoOn;
+      if (after != After::kGoOn) return after == After::kOver;
       if (owes_samples()) WriteSamples();
     }
     while (done_ < steps_) {
@@ -65,7 +66,12 @@ class Training {
       if (done_ == steps_ || result.stop) Save();
       if (result.stop) return false;
       const bool is_due = job_.eval.every > 0 && done_ % job_.eval.every == 0;
-      const bool is_over = done_ < steps_ && is_due && Evaluate();
+      const After after = done_ < steps_ && is_due ? Evaluate() : After::kGoOn;
+      if (after == After::kStopped) {
+        Save();
+        return false;
+      }
+      const bool is_over = after == After::kOver;
       if (done_ < steps_ && (is_over || owes_samples())) WriteSamples();
       ReportEpoch();
       if (is_over) {
@@ -73,12 +79,16 @@ class Training {
         return true;
       }
     }
-    Evaluate();
+    if (Evaluate() == After::kStopped) return false;
     WriteSamples();
     return true;
   }
 
  private:
+  /// What becomes of the training behind an evaluation. kStopped: somebody asked to end here, and
+  /// it was left; it is still owed.
+  enum class After { kGoOn, kOver, kStopped };
+
   /// What the training begins with, as an observer hears of it.
   StartReport Start() const {
     StartReport start = engine_.start();
@@ -117,15 +127,15 @@ class Training {
     });
   }
 
-  /// Whether the training ends here.
-  bool Evaluate() {
-    if (job_.test_data.kind.empty()) return false;
+  After Evaluate() {
+    if (job_.test_data.kind.empty()) return After::kGoOn;
     observer_.OnEvalStart();
     const EvalResult result = engine_.EvaluateTestData();
+    if (result.stop) return After::kStopped;
     observer_.OnEval(done_, result, done_ >= steps_ || result.ends_training());
     Call(job_.callbacks.on_eval, [&] { return EvalRecord(done_, result); });
     if (result.is_best) observer_.OnSave(engine_.SaveBest());
-    return result.ends_training();
+    return result.ends_training() ? After::kOver : After::kGoOn;
   }
 
   bool owes_samples() const {

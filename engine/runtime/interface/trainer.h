@@ -50,7 +50,7 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 ///   the last one.
 /// - With job.save the last step is saved, before the evaluation.
 /// - When the engine was asked to stop, the step that runs is the last. It is saved, and the result
-///   is false.
+///   is false. An evaluation is left; a training that goes on makes up for it.
 /// - A step that is not taken (job.nonfinite) throws TrainingError. The step before it is saved
 ///   first if its weights are finite: a save of other weights would push out a good one.
 /// - `script` calls job.callbacks, each after the observer, with the records of records.h; null on

@@ -240,6 +240,34 @@ TEST(TrainTest, AStopSavesTheStepAndEndsIt) {
   EXPECT_THAT(HeardOf(SavedJob(), engine), ElementsAre("start 4", "step 0", "step 1", "saved 2"));
 }
 
+TEST(TrainTest, AStopLeavesAnEvaluationAndSaves) {
+  FakeEngine engine;
+  engine.leave_at = 2;
+  Job job = SavedJob();
+  job.eval.every = 2;
+  Listener listener;
+  EXPECT_FALSE(Train(job, {}, engine, listener));
+  EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1", "eval", "save 2"));
+  EXPECT_EQ(listener.heard.back(), "saved 2");
+}
+
+TEST(TrainTest, AStopLeavesTheLastEvaluation) {
+  FakeEngine engine;
+  engine.leave_at = 4;
+  Listener listener;
+  EXPECT_FALSE(Train(SavedJob(), {}, engine, listener));
+  EXPECT_EQ(listener.heard.back(), "saved 4");
+}
+
+TEST(TrainTest, AStopLeavesAnEvaluationThatIsOwed) {
+  FakeEngine engine;
+  engine.steps = engine.leave_at = 2;
+  engine.start_report = {.step = 2, .owes_evaluation = true};
+  Listener listener;
+  EXPECT_FALSE(Train(SavedJob(), {}, engine, listener));
+  EXPECT_THAT(engine.calls, ElementsAre("eval")) << "the save that it began with stands";
+}
+
 TEST(TrainTest, SaysWhetherItCameToTheEnd) {
   FakeEngine whole, stopped;
   stopped.stop_at = 2;

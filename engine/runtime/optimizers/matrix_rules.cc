@@ -46,7 +46,7 @@ T Orthogonal(const T& gradient, const std::vector<double>& coefficients, int64_t
   const bool is_tall = gradient.size(0) > gradient.size(1);
   T x = gradient.to(at::kBFloat16);
   if (is_tall) x = x.t();
-  x.div_(at::linalg_vector_norm(x, 2).clamp_min(eps));
+  x = x.div(at::linalg_vector_norm(x, 2).clamp_min(eps));  // it may be the gradient itself
   for (int64_t i = 0; i < steps; ++i) {
     const T gram = x.mm(x.t());
     const T update = at::addmm(gram, gram, gram, coefficients[1], coefficients[2]);

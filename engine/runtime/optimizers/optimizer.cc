@@ -3,6 +3,8 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -39,6 +41,11 @@ class Update {
   void Step(double lr_factor, double divisor) {
     updated_.parameters = parameters_;
     updated_.factors = &state_.factors;
+    // Rules divide by a float. Where gradients near a float's end are clipped, that is too small.
+    constexpr double kMost = std::numeric_limits<float>::max();
+    for (; divisor > kMost && std::isfinite(divisor); divisor *= 0x1p-64) {
+      state_.buffer.gradients.mul_(0x1p-64);
+    }
     rule_(updated_, {.step = ++steps_, .lr = lr_ * lr_factor, .divisor = divisor});
     if (ema_ > 0) average().lerp_(state_.buffer.values, steps_ == 1 ? 1 : 1 - ema_);
   }

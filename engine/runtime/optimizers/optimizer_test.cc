@@ -1,6 +1,7 @@
 #include "engine/runtime/optimizers/optimizer.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -111,6 +112,21 @@ TEST_P(OptimizerTypeTest, DividesTheGradientsOnce) {
     SetGradients(divided, t, 4);  // a power of two: no rounding
     of_plain->Step(1, 1);
     of_divided->Step(1, 4);
+    EXPECT_TRUE(divided.gradients.equal(plain.gradients));
+  }
+  EXPECT_TRUE(divided.values.equal(plain.values));
+}
+
+/// Gradients near a float's end, clipped: their norm times a weight is beyond it.
+TEST_P(OptimizerTypeTest, DividesByMoreThanAFloatHolds) {
+  FlatBuffer plain = Buffer(), divided = Buffer();
+  const auto of_plain = Make(OfType(), plain);
+  const auto of_divided = Make(OfType(), divided);
+  for (int t = 0; t < 3; ++t) {
+    SetGradients(plain, t);
+    SetGradients(divided, t, 0x1p120F);
+    of_plain->Step(1, 0x1p10);
+    of_divided->Step(1, 0x1p130);
     EXPECT_TRUE(divided.gradients.equal(plain.gradients));
   }
   EXPECT_TRUE(divided.values.equal(plain.values));
@@ -242,6 +258,21 @@ TEST(Averages, AreTheValuesAtFirstAndThenFollow) {
   EXPECT_FALSE(buffer.values.equal(values));
   optimizer->SwapAverages();
   EXPECT_TRUE(buffer.values.equal(values));
+}
+
+/// It is no copy where parameters have the type in which Muon computes.
+TEST(Muon, KeepsTheMomentumInBf16) {
+  FlatBuffer buffer = Buffer();
+  buffer.values = buffer.values.to(at::kBFloat16);
+  buffer.gradients = at::ones({kElements}, at::kBFloat16);
+  const std::vector<PlacedParameter> parameters = {Parameter(buffer, {4, 5})};
+  const auto optimizer =
+      MakeOptimizer(Spec("muon", {{"momentum", 0.5}, {"nesterov", false}}), {buffer}, parameters);
+  for (const double expected : {0.5, 0.75}) {
+    optimizer->Step(1, 1);
+    const at::Tensor momentum = optimizer->state()[0].moments[0].values;
+    EXPECT_TRUE(momentum.eq(expected).all().item<bool>()) << expected;
+  }
 }
 
 TEST(OptimizerGroupTest, EachBufferHasItsGroupsOptions) {

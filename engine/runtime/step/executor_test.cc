@@ -284,6 +284,38 @@ TEST(RowTest, TheLastBackwardCompletesAStageUnlessWeightsComeLater) {
   EXPECT_THAT(completing({first, {"1F0", "1I0", "1F1", "1B1", "1W0"}}), IsEmpty());
 }
 
+TEST(RowTest, ReductionsCanHaveTheOrderOfAnotherRow) {
+  const auto row = [](const std::vector<std::string>& first,
+                      const std::vector<std::string>& second) {
+    schedule::ParseOptions options;
+    options.stage_ranks = {0, 1, 1, 0};
+    return CompileRow(schedule::LowerAndCheck(schedule::ParseProgram(
+                          std::vector<std::vector<std::string>>{first, second}, options)),
+                      0);
+  };
+  const auto actions = [](const Row& row) {
+    std::vector<std::string> texts;
+    for (const Instruction& instruction : row.instructions) {
+      if (!schedule::IsCommunication(instruction.action.kind)) {
+        texts.push_back(instruction.doing.what);
+      }
+    }
+    return texts;
+  };
+  // Of two micro-batches stage 0 is complete first, of one stage 3.
+  const Row planned = row({"0F0", "3F0", "3I0", "3W0", "0B0", "0F1", "3F1", "3I1", "0B1", "3W1"},
+                          {"1F0", "2F0", "2B0", "1B0", "1F1", "2F1", "2B1", "1B1"});
+  const Row shorter = row({"0F0", "3F0", "3I0", "3W0", "0B0"}, {"1F0", "2F0", "2B0", "1B0"});
+  EXPECT_THAT(actions(shorter), ElementsAre("0F0", "3F0", "3I0", "3W0", "3REDUCE_GRAD", "0B0",
+                                            "0REDUCE_GRAD", "0STEP", "3STEP"));
+  EXPECT_THAT(actions(WithReductionsAs(planned, shorter)),
+              ElementsAre("0F0", "3F0", "3I0", "3W0", "0B0", "0REDUCE_GRAD", "3REDUCE_GRAD",
+                          "0STEP", "3STEP"));
+  EXPECT_EQ(actions(WithReductionsAs(planned, planned)), actions(planned));
+  EXPECT_THAT(actions(WithReductionsAs(planned, WithoutMicroBatches(shorter))),
+              ElementsAre("0REDUCE_GRAD", "3REDUCE_GRAD", "0STEP", "3STEP"));
+}
+
 TEST(RowTest, MessagesOfALinkAreInItsOrder) {
   // Rank 1 has stages 1 and 3 of a loop; both get their input from rank 0 on one link.
   schedule::ParseOptions options;

@@ -245,6 +245,32 @@ TEST(NonFinitePolicyTest, AWarningSaysItOnceAndTheStepCounts) {
   engine->Close();
 }
 
+// Only the loss is not finite, and the look at it is taken with the scale of the step.
+TEST(NonFinitePolicyTest, AStepThatCountsIsDividedByItsOwnLossScale) {
+  FakeScript script = Script(-1);
+  script.data[1] = [](int64_t i) -> MicroBatch {
+    MicroBatch batch = testing::Rows(i);
+    batch.target = {at::full({8, 5}, std::numeric_limits<float>::infinity())};
+    return batch;
+  };
+  const auto stepped = [&](const Value::Map& precision) {
+    const auto engine =
+        Start(testing::MakeJob({Make("Linear", {6, 5})}, Make("HuberLoss", {}, {{"delta", 0.01}}),
+                               Keys({{"nonfinite", "warn"},
+                                     {"optimizer", MapOf({{"1", "sgd"}, {"lr", 1.0}})},
+                                     {"precision", MapOf(precision)}})),
+              script);
+    const auto before = Digests(*engine);
+    const StepResult result = engine->TrainStep();
+    EXPECT_TRUE(std::isinf(result.loss) && std::isfinite(result.grad_norm));
+    EXPECT_NE(Digests(*engine), before);
+    auto after = Digests(*engine);
+    engine->Close();
+    return after;
+  };
+  EXPECT_EQ(stepped({{"1", "fp16"}}), stepped({{"1", "fp16"}, {"scale", 65536.0}}));
+}
+
 TEST(NonFinitePolicyTest, WeightsThatAreNotFiniteEndASkippingTrainingToo) {
   FakeScript script = Script(-1);
   const auto small = script.data[1];

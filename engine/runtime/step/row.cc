@@ -2,6 +2,7 @@
 #include "engine/runtime/step/row.h"
 
 #include <algorithm>
+#include <map>
 #include <ranges>
 #include <set>
 #include <utility>
@@ -134,6 +135,16 @@ class Compiler {
   Row row_;
 };
 
+/// In the order in which their gradients are summed.
+std::vector<int> ReducedStages(const Row& row) {
+  std::vector<int> stages;
+  for (const Instruction& instruction : row.instructions) {
+    const Action& action = instruction.action;
+    if (action.kind == Kind::kReduceGrad) stages.push_back(action.stage);
+  }
+  return stages;
+}
+
 }  // namespace
 
 Row WithoutMicroBatches(Row row) {
@@ -141,6 +152,27 @@ Row WithoutMicroBatches(Row row) {
     return schedule::HasMicroBatch(instruction.action.kind);
   });
   row.inbound.clear();
+  return row;
+}
+
+Row WithReductionsAs(const Row& planned, Row row) {
+  const std::vector<int> order = ReducedStages(planned);
+  auto next = order.begin();
+  std::map<int, Instruction> ready;  // by stage
+  std::vector<Instruction> ordered;
+  for (Instruction& instruction : row.instructions) {
+    if (instruction.action.kind != Kind::kReduceGrad) {
+      ordered.push_back(std::move(instruction));
+      continue;
+    }
+    const int stage = instruction.action.stage;
+    ready.emplace(stage, std::move(instruction));
+    for (; next != order.end() && ready.contains(*next); ++next) {
+      ordered.push_back(std::move(ready.at(*next)));
+    }
+  }
+  STRATA_CHECK(next == order.end()) << "stage " << *next << " is not reduced";
+  row.instructions = std::move(ordered);
   return row;
 }
 

@@ -52,4 +52,9 @@ Row CompileRow(const schedule::Program& program, int pipe_rank,
 /// What is left of a row for a replica that has no data in this run: reductions and the step.
 Row WithoutMicroBatches(Row row);
 
+/// A row for another number of micro-batches, with its REDUCE_GRADs in the order of the plan's:
+/// each comes as soon as those before it in that order. Replicas that have different numbers in a
+/// run then begin their sums in one order.
+Row WithReductionsAs(const Row& planned, Row row);
+
 }  // namespace strata

@@ -18,11 +18,17 @@ constexpr size_t kMostBoundaries = 1000;
 const Row& RunTables::Training(int micro_batches) {
   const auto found = training_.find(micro_batches);
   if (found != training_.end()) return found->second;
-  Row row = IsPlanned(micro_batches)
-                ? Compile(programs_->Training(job_, plan_, &script_))
-                : Compile(ProvedTraining(job_, plan_, std::max(micro_batches, 1), &script_));
-  if (micro_batches == 0) row = WithoutMicroBatches(std::move(row));
+  Row row = IsPlanned(micro_batches) ? Compile(programs_->Training(job_, plan_, &script_))
+                                     : UnplannedTraining(micro_batches);
   return training_.emplace(micro_batches, std::move(row)).first->second;
+}
+
+Row RunTables::UnplannedTraining(int micro_batches) {
+  Row row = Compile(ProvedTraining(job_, plan_, std::max(micro_batches, 1), &script_));
+  if (micro_batches == 0) row = WithoutMicroBatches(std::move(row));
+  if (plan_.topology.Size(kDataAxis) <= 1) return row;
+  const Row& planned = Training(static_cast<int>(plan_.batch.micro_batches));
+  return WithReductionsAs(planned, std::move(row));
 }
 
 const Row& RunTables::Evaluation(int micro_batches) {

@@ -44,6 +44,7 @@ class RunTables {
 
  private:
   bool IsPlanned(int micro_batches) const { return micro_batches == plan_.batch.micro_batches; }
+  Row UnplannedTraining(int micro_batches);
   Row Compile(const schedule::Program& program) const;
   Boundaries Infer(const TensorSpecs& input) const;
 

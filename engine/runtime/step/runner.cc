@@ -11,6 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/losses/loss_scope.h"
+#include "engine/runtime/step/stage_seconds.h"
 #include "engine/spec/steps/lr_schedule.h"
 #include "engine/tensors/device_memory.h"
 
@@ -60,7 +61,7 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   totals_ = EmptyTotals(feed, stages_.parameters().chunks());
   totals_.loss_scale = run_.loss_scale;
   if (asked.times_stages) {
-    totals_.stage_seconds.resize(2 * stages_.own().size() * totals_.peak_memory.size());
+    totals_.stage_seconds.resize(2 * StagesBefore(context_.plan, context_.transport.world_size()));
     totals_.processor_share.resize(totals_.peak_memory.size());
   }
   const int64_t every = context_.job.tie_check;
@@ -81,6 +82,7 @@ void Runner::Examine(Feed& feed, int64_t step, Examiner& examiner) {
   run_ = {};
   run_.examiner = &examiner;
   BeginStep(feed, step);
+  run_.loss_scale = totals.loss_scale;  // by which Update() divides; the next step's may be another
   RunRow(tables().Training(run_.micro_batches()));
   totals_ = totals;
 }
@@ -98,6 +100,7 @@ const Totals& Runner::Evaluate(Feed& feed, const EvaluationAsked& asked) {
   {
     const AtMeeting meeting(context_.progress, kEvaluationTotals);
     TakeLosses();
+    totals_.stop = asked.stop ? 1 : 0;
     totals_.AllReduce(context_.transport);
   }
   ShareNames();
@@ -136,8 +139,9 @@ void Runner::BeginStep(Feed& feed, int64_t step) {
   run_.training = true;
   run_.reports_passing = run_.examiner == nullptr && stages_.sums_early();
   run_.loss_scale = stages_.loss_scale().value();
-  run_.first_micro_batch =
-      (step * context_.replicas + context_.replica) * context_.plan.batch.micro_batches;
+  // Replicas share a given batch of any size out evenly: counted as one replica counts it.
+  run_.first_micro_batch = step * context_.replicas * context_.plan.batch.micro_batches +
+                           int64_t{context_.replica} * feed.most();
   Begin(feed);
 }
 
@@ -305,7 +309,7 @@ void Runner::TakeOwnNumbers() {
 /// Of a micro-batch. `computed`: seconds of the row. A rank that looks for messages before it
 /// sleeps has its core then too, so that a little of what others took from it goes unseen.
 void Runner::TakeStageSeconds(double computed) {
-  const size_t first = 2 * stages_.own().size() * context_.rank();
+  const size_t first = 2 * StagesBefore(context_.plan, context_.rank());
   const double micro_batches = std::max(1, run_.micro_batches());
   auto next = totals_.stage_seconds.begin() + static_cast<std::ptrdiff_t>(first);
   for (const OwnStage& own : stages_.own()) {

@@ -42,6 +42,7 @@ struct EvaluationAsked {
   int64_t first_micro_batch = 0;   ///< RunSpec::first_micro_batch: among those of all its runs
   Outputs* outputs = nullptr;      ///< null, or receives the last stage's outputs
   OutputReader* reader = nullptr;  ///< null, or sees each output with its target
+  bool stop = false;               ///< Totals::stop
 };
 
 /// What belongs to a forward without targets, maybe of some tokens of texts (RunSpec).

@@ -33,7 +33,7 @@ struct Totals {
   double has_parts = 0;   ///< ranks whose losses had parts
   double lr_factor = 0;   ///< asked for by rank 0 alone: a schedule may be a user's function
   double recut = 0;       ///< whether rank 0 wants layers to move behind this step
-  double stop = 0;        ///< ranks that were asked to end after this step
+  double stop = 0;        ///< ranks that were asked to end after this step, or run of an evaluation
   double save = 0;        ///< ranks that were asked to save it
   double loss_scale = 1;  ///< of the gradients, as all ranks know it before
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "engine/comm/transports/thread_transport.h"
+#include "engine/runtime/step/stage_seconds.h"
 
 namespace strata {
 namespace {
@@ -65,6 +66,28 @@ TEST(TotalsTest, NoWeightDividesByOne) {
   totals.squares = {4};
   EXPECT_EQ(totals.mean_loss(), 3);
   EXPECT_EQ(totals.grad_norm(), 2);
+}
+
+TEST(StageSecondsTest, RanksMayHaveDifferentNumbersOfStages) {
+  Plan plan;
+  plan.topology = Topology::Make({"pipe", "data", "model"}, {2, 2, 1});
+  plan.stages.resize(3);
+  for (int s = 0; s < 3; ++s) {
+    plan.stages[s].stage = s;
+    plan.stages[s].rank = s % 2;  // pipe rank 0 has stages 0 and 2
+  }
+  std::vector<size_t> before;
+  for (int rank = 0; rank <= 4; ++rank) before.push_back(StagesBefore(plan, rank));
+  EXPECT_THAT(before, ElementsAre(0, 2, 4, 5, 6));
+  Totals totals(0, 0, 4);
+  totals.stage_seconds = {1, 2, 3, 4,   // of rank 0: forward and backward of stages 0 and 2
+                          5, 1, 2, 6,   // of its replica
+                          7, 8, 9, 0};  // of stage 1, on both
+  std::vector<double> slowest;
+  for (const StageSeconds& stage : MeasuredStages(totals, plan)) {
+    slowest.insert(slowest.end(), {stage.forward, stage.backward});
+  }
+  EXPECT_THAT(slowest, ElementsAre(5, 2, 9, 8, 3, 6));
 }
 
 }  // namespace

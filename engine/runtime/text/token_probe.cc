@@ -30,7 +30,9 @@ std::string TokenProbe::Difference(const StageLayer& layer, const Tensors& input
     for (int64_t begin = 0, count = tokens_ - 2; begin < tokens_; begin += count, count = 1) {
       const Tensors got = layer.layer->Forward(Part(input, begin, count), pass);
       if (!AreClose(got, Part(output, begin, count))) {
-        why = "gives other values for a token alone than within its text";
+        why =
+            "gives other values for a token alone than within its text (strata.position() is the "
+            "place of the first)";
       }
       kept.Advance(count);
     }

@@ -133,6 +133,36 @@ TEST(DataAxisTest, ShortLastStepsAndReplicasWithoutDataWork) {
   }
 }
 
+// Of two micro-batches a rank has the gradients of stage 0 first, of one those of stage 3.
+TEST(DataAxisTest, StagesOfARankAreSummedInOneOrder) {
+  FakeScript script;
+  script.functions[2] = [](const Value::List&) -> Value {
+    return "0F0,3F0,3I0,3W0,0B0,0F1,3F1,3I1,0B1,3W1\n1F0,2F0,2B0,1B0,1F1,2F1,2B1,1B1\n";
+  };
+  const auto start = [&script](const Value::Map& keys) {
+    Job job = testing::ImageJob(
+        28,
+        testing::With({{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}})}, {"epochs", 2}}, keys));
+    const LayerSpec linear = Make("Linear", {16, 16});
+    job.layers = {Make("Flatten"), linear, linear, linear, linear};
+    return testing::Start(job, script);
+  };
+  const auto batch = [](int micro_batches) {
+    return MapOf({{"micro_batches", micro_batches}, {"micro_batch_size", 4}});
+  };
+  const auto one = start({{"batch", batch(4)}});
+  const auto two = start({{"batch", batch(2)},
+                          {"parallel", Parallel(Sizes{2, 2})},
+                          {"partition", Value::IntList({0, 2, 3, 4, 5})},
+                          {"schedule", testing::Function(2)}});
+  for (int step = 0; step < 4; ++step) {  // of 16 and 12 samples: 2 micro-batches and 1
+    const StepResult expected = one->TrainStep(), result = two->TrainStep();
+    EXPECT_EQ(result.samples, step % 2 == 0 ? 16 : 12);
+    EXPECT_NEAR(result.loss, expected.loss, 1e-6);
+    EXPECT_NEAR(result.grad_norm, expected.grad_norm, 1e-6);
+  }
+}
+
 TEST(DataAxisTest, TestDataIsSharedOutAndSeenOnce) {
   // Without an update all evaluate the same network.
   const Value no_sgd = MapOf({{"1", "sgd"}, {"lr", 0.0}});
@@ -202,6 +232,20 @@ TEST(DataAxisTest, GivenMicroBatchesAreSharedOut) {
     MicroBatches batches;
     for (int i = 0; i < count; ++i) batches.list.push_back(Rows(i));
     EXPECT_EQ(three->TrainStep(&batches).samples, 8 * count);
+  }
+}
+
+/// Of a batch of another size each replica has as many: the draws are those of one replica.
+TEST(DataAxisTest, GivenMicroBatchesDrawAsOnOneReplica) {
+  FakeScript script = RowsScript();
+  const auto one = testing::Start(DropoutJob({1, 1}), script);
+  const auto three = testing::Start(DropoutJob({2, 3}), script);
+  for (const int count : {7, 12, 1, 14}) {
+    MicroBatches batches;
+    for (int i = 0; i < count; ++i) batches.list.push_back(Rows(i));
+    const StepResult expected = one->TrainStep(&batches), result = three->TrainStep(&batches);
+    EXPECT_NEAR(result.loss, expected.loss, 1e-5) << count;
+    EXPECT_NEAR(result.grad_norm, expected.grad_norm, 1e-5) << count;
   }
 }
 
