@@ -1,5 +1,7 @@
 // The strata binary. It is not linked with LibTorch; commands load the engine when they need it.
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -19,9 +21,20 @@ const std::vector<Command>& Commands() {
   return commands;
 }
 
+namespace {
+
+/// What is closed would be the number of a file or a channel of ours, and get what is shown.
+void OpenClosedStandardDescriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // has the lowest number, this one
+  }
+}
+
+}  // namespace
 }  // namespace strata::launcher
 
 int main(int argc, char** argv) {
+  strata::launcher::OpenClosedStandardDescriptors();
   ::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size, write() fails instead
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const int code = strata::launcher::Main(strata::launcher::Commands(), arguments);

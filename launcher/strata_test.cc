@@ -11,6 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/base/value/value.h"
 #include "launcher/cli_testing.h"
+#include "launcher/terminal/pty_child.h"
 
 namespace strata::launcher {
 namespace {
@@ -112,6 +113,27 @@ TEST(TrainTest, APrintOfTheScriptShowsOnce) {
   const std::string text = Strata({"train", script, "--steps=1", "--transport=gloo"}).text;
   EXPECT_EQ(text.find("hello"), text.rfind("hello"));
   EXPECT_THAT(text, HasSubstr("hello\n"));
+}
+
+// The starter is no process of the terminal's foreground, and `stty tostop` stops those that write.
+TEST(TrainTest, APrintOfTheScriptStopsNothing) {
+  const std::string script = WriteScript("tostop.lua", "print('hello')\n" + ReadFile(kTiny));
+  PtyChild child({"/bin/sh", "-c", Str("stty tostop; exec launcher/strata train ", script)});
+  child.ReadUntil("hello");
+  child.ReadUntil("step 5/5");
+  EXPECT_EQ(child.Wait(), 0);
+}
+
+TEST(TrainTest, ClosedStandardDescriptorsAreNoFilesOfOurs) {
+  const std::string log = testing::TempDir() + "/closed.jsonl";
+  for (const char* closed : {"<&-", ">&-", "<&- >&- 2>&-"}) {
+    Child child(
+        {"/bin/sh", "-c",
+         Str("exec launcher/strata train ", kTiny, " --transport=gloo --log=", log, " ", closed)});
+    child.Text();
+    EXPECT_EQ(child.Wait(), 0) << closed;
+    EXPECT_THAT(ReadFile(log), AllOf(StartsWith("{"), Not(HasSubstr("step 1/5")))) << closed;
+  }
 }
 
 TEST(TrainTest, AnErrorOfTheScriptShowsOnceAndNothingStarts) {

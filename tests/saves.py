@@ -193,6 +193,41 @@ def sigterm(strata):
         require("goes on after step %d" % step in shown, "the step", shown)
 
 
+LONG_EVALUATION = """
+local strata = require "strata"
+local nn, F = strata.nn, strata.F
+local function sample(i)
+  if i == 100 then print("evaluates") end  -- planning looks at the first ones
+  return F.ones{8}, i % 2
+end
+return strata.job {
+  layers = { nn.Linear{8, 8}, nn.ReLU{}, nn.Linear{8, 2} },
+  loss = nn.CrossEntropyLoss{}, optimizer = { "sgd", lr = 0.01 },
+  batch = { micro_batches = 2, micro_batch_size = 4 }, parallel = { pipe = 2 },
+  data = { train = strata.dataset{length=64, get=function(i) return F.ones{8}, i % 2 end},
+           test = strata.dataset{length=1e7, get=sample} },
+  eval = { every = 1 }, steps = 3, device = "cpu", threads = 1,
+}
+"""
+
+
+def sigterm_in_evaluations(strata):
+    """SIGTERM leaves an evaluation, saves the step before it and ends with 143; so does the last one."""
+    strata.write("long.lua", LONG_EVALUATION)
+    for transport in ["gloo", "threads"]:
+        for last in [3, 1]:
+            folder = "left_%s_%d" % (transport, last)
+            job = strata.start("train", "long.lua", "--steps=%d" % last, "--save.dir=" + folder,
+                               "--transport=" + transport)
+            shown = job.wait_for("evaluates")
+            job.process.send_signal(signal.SIGTERM)
+            code, out, errors = job.end()
+            shown += out + errors
+            require(code == 143, "exit code 143", shown)
+            require("saved step 1 to" in shown and "step 2/" not in shown and "test loss" not in shown,
+                    "the step before the evaluation, and nothing else", shown)
+
+
 def kills(strata):
     """kill -9 at random moments around saves: always resumable from the last complete save."""
     chance = random.Random(4)

@@ -49,6 +49,12 @@ def completes(strata, shell):
     offers(["help", "nn.Conv"], "nn.Conv2d")
     require(offers(["help", "sch"]) == ["schedule"], "the key alone", offers(["help", "sch"]))
     if shell == "bash":  # which cuts words at the `=`
+        require(offers(["train", "--transport", "="], "threads") != offers(["doctor", "--transport", "="], "nccl"),
+                "the key's values, and those of doctor's own flag", "")
+        require("false" not in offers(["train", "--links", "="]), "a file", "")
+        offers(["doctor", "--links", "="], "false", "true")
+        offers(["train", "--precision", "="], "bf16", "fp16")
+        require("zb_h1" not in offers(["train", "--lr_schedule.schedules", "="]), "no schedule of a pipeline", "")
         strata.write("mine.lua", "")
         offers(["train", "mi"], "mine.lua")
         offers(["train", "--schedule", "=", "zb_"], "zb_h1", "zb_h2")

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -29,7 +30,7 @@ _strata() {
   if ((COMP_CWORD < 2)); then
     found=$_strata_commands
   elif [[ -n $flag ]]; then
-    found=$(_strata_values "${flag#--}")
+    found=$(_strata_values "$command" "${flag#--}")
   else
     found=$(_strata_words "$command" "$word")
   fi
@@ -55,30 +56,45 @@ std::string Branch(const std::string& pattern, const Names& words) {
   return words.empty() ? "" : Str("    ", pattern, ") echo '", Join(Sorted(words), " "), "' ;;\n");
 }
 
-void AppendChoices(const Value& field, const std::string& path, std::string& branches) {
+Names ChoicesOf(const Value& field) {
+  if (field["kind"] == Value("boolean")) return {"true", "false"};
   Names choices;
   for (const Value& choice : field["choices"].as_list()) choices.push_back(choice.as_string());
-  if (field["kind"] == Value("boolean")) choices = {"true", "false"};
-  branches += Branch(path, choices);
+  return choices;
 }
 
-/// What each flag may be, by its name.
-std::string ValueBranches(const Value& help) {
-  std::string branches;
-  const auto append = [&](const Value& fields) {
-    for (const Value& field : fields.as_list()) {
-      AppendChoices(field, field["name"].as_string(), branches);
-      if (!field.Has("tables")) continue;
-      for (const Value& table : field["tables"].as_list()) {
-        for (const Value& option : table["fields"].as_list()) {
-          AppendChoices(option, Str(field["name"].as_string(), ".", option["name"].as_string()),
-                        branches);
-        }
+/// What each key of a job may be, by its flag: of an option of several tables what any of them
+/// takes.
+std::map<std::string, Names> ChoicesOfKeys(const Value& keys) {
+  std::map<std::string, Names> choices;
+  const auto add = [&](const std::string& path, const Value& field) {
+    for (std::string& choice : ChoicesOf(field)) choices[path].push_back(std::move(choice));
+  };
+  for (const Value& key : keys.as_list()) {
+    const std::string& name = key["name"].as_string();
+    add(name, key);
+    for (const Value& table : key["tables"].as_list()) {
+      for (const Value& option : table["fields"].as_list()) {
+        add(Str(name, ".", option["name"].as_string()), option);
       }
     }
-  };
-  for (const Value& command : help["commands"].as_list()) append(command["flags"]);
-  append(help["keys"]);
+  }
+  return choices;
+}
+
+/// What each flag of a command may be. A command's own flag goes before a key of its name: the
+/// first branch that fits counts.
+std::string ValueBranches(const Value& help) {
+  std::string branches;
+  for (const Value& command : help["commands"].as_list()) {
+    for (const Value& flag : command["flags"].as_list()) {
+      branches +=
+          Branch(Str(command["name"].as_string(), ":", flag["name"].as_string()), ChoicesOf(flag));
+    }
+  }
+  for (const auto& [path, choices] : ChoicesOfKeys(help["keys"])) {
+    branches += Branch("*:" + path, choices);
+  }
   return branches;
 }
 
@@ -127,7 +143,7 @@ std::string Script(const std::string& shell) {
              is_zsh ? "strata completion zsh > \"${fpath[1]}/_strata\"\n"
                     : "source <(strata completion bash)\n",
              is_zsh ? "autoload -U +X bashcompinit && bashcompinit\n" : "", "_strata_commands='",
-             Join(commands, " "), "'\n_strata_values() {\n  case $1 in\n", ValueBranches(help),
+             Join(commands, " "), "'\n_strata_values() {\n  case $1:$2 in\n", ValueBranches(help),
              "  esac\n}\n_strata_words() {\n  case $1:$2 in\n", WordBranches(help), "  esac\n}",
              kFunctions, "complete -o nospace -F _strata strata\n");
 }

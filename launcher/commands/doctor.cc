@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <thread>
 
 #include "engine/base/error.h"
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
 #include "engine/share/share.h"
 #include "engine/spec/flags/flags.h"
+#include "engine/tensors/machine_cores.h"
 #include "launcher/command.h"
 #include "launcher/job/links_job.h"
 #include "launcher/job/script_job.h"
@@ -97,8 +97,7 @@ Placement PlacementOfLinks(const Value& own) {
   if (!ranks.is_null()) {
     placement.world_size = static_cast<int>(ranks.as_int());
   } else if (placement.world_size == 0) {
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    placement.world_size = GpuCount() > 1 ? GpuCount() : std::clamp(cores, 2, kMostCores);
+    placement.world_size = GpuCount() > 1 ? GpuCount() : std::clamp(MachineCores(), 2, kMostCores);
   }
   if (placement.world_size < 2 || placement.world_size > LinkTable::kMostRanks) {
     throw ConfigError(Str("--links measures between 2 to ", LinkTable::kMostRanks,

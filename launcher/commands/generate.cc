@@ -23,16 +23,16 @@ using Clock = std::chrono::steady_clock;
 /// Shows a single text as it comes; of several each as a whole, in the order of prompts.
 class TextReporter {
  public:
-  TextReporter(const Texts& texts, RankReporter& reporter) : texts_(texts), reporter_(reporter) {
-    if (is_single()) reporter.Send(PieceMessage(Printable(texts.texts()[0])));
-    has_ended_.resize(texts.texts().size());
-  }
+  TextReporter(const Texts& texts, RankReporter& reporter)
+      : texts_(texts), reporter_(reporter), has_ended_(texts.texts().size()) {}
 
   void Begun(const TextReport& report) {
     report_ = report;
-    if (report.note.empty()) return;
-    reporter_.Send(
-        NoteMessage(Str(report.note, ": nothing is kept, the whole text runs for every token")));
+    if (!report.note.empty()) {
+      reporter_.Send(NoteMessage(
+          Str("note: ", report.note, ": nothing is kept, the whole text runs for every token")));
+    }
+    if (is_single()) reporter_.Send(PieceMessage(Printable(texts_.texts()[0])));
   }
 
   void Add(size_t prompt, const std::string& piece, bool is_last) {

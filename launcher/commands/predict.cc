@@ -166,6 +166,7 @@ class EvalJob : public TestDataJob {
   void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
     if (rank == 0) Begun(engine, reporter);
     const EvalResult result = engine.EvaluateTestData();
+    if (result.stop) return reporter.Stopped();
     if (rank != 0) return;
     reporter.Send(TextMessage(
         Str(FormatTest(EvalRecord(0, result)), "  (", Plural(result.samples, "sample"), ")")));

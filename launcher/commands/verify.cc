@@ -1,5 +1,4 @@
 // The command `strata verify SCRIPT`, which checks that this plan trains exactly as one stage does.
-#include <sched.h>
 
 #include <algorithm>
 #include <optional>
@@ -7,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/schedule/job/planned_program.h"
+#include "engine/tensors/machine_cores.h"
 #include "launcher/command.h"
 #include "launcher/job/rank_job.h"
 #include "launcher/job/script_job.h"
@@ -74,9 +74,7 @@ Arguments Joined(Arguments first, const Arguments& second) {
 /// run gets the same one.
 int ThreadsPerRank(const PlannedRun& run) {
   if (run.threads > 0) return run.threads;
-  cpu_set_t set;
-  const int cores = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::max(1, cores / run.ranks);
+  return std::max(1, MachineCores() / run.ranks);
 }
 
 /// The flags that make any job run as one stage, with the same number of replicas.

@@ -1,7 +1,6 @@
 // What /proc, limits and folders say about this machine.
 #include "launcher/place/machine.h"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "engine/base/gpu.h"
 #include "engine/base/text.h"
 #include "engine/share/share.h"
+#include "engine/tensors/machine_cores.h"
 #include "engine/tensors/machine_memory.h"
 
 namespace strata::launcher {
@@ -49,10 +49,8 @@ Finding System() {
 }
 
 Finding Cores() {
-  cpu_set_t set;
-  const int usable = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
   const std::string model = ValueBehind("/proc/cpuinfo", "model name");
-  return {"cores", Str(usable, model.empty() ? "" : ", " + model), ""};
+  return {"cores", Str(MachineCores(), model.empty() ? "" : ", " + model), ""};
 }
 
 Finding Memory() {

@@ -101,6 +101,8 @@ class Child {
     return lines;
   }
 
+  void StopReading() { output_.Close(); }
+
   void Kill(int signal) { ::kill(pid_, signal); }
 
   /// Its exit code, or minus the signal that ended it.

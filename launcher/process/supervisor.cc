@@ -35,6 +35,8 @@ class Supervisor : public NodeListener {
     if (options_.output != nullptr) options_.output->set_waits(false);
   }
   ~Supervisor() override {
+    // A signal to all processes ends our readers too, and how the job ended is still to be said.
+    if (!was_signalled_) ::signal(SIGPIPE, old_sigpipe_);
     if (options_.output != nullptr && was_signalled_) options_.output->Hurry(kHurrySeconds);
   }
 
@@ -75,6 +77,8 @@ class Supervisor : public NodeListener {
   void CheckRank(int rank) const;
   std::vector<Source> Sources();
   void WaitForEvents();
+  /// Ends the job when what it shows cannot be written, unless it ends by a signal anyway.
+  void CheckOutput();
   bool Finished() const;
   bool HasRanks(const Node& node) const;
   double Deadline() const;
@@ -102,6 +106,8 @@ class Supervisor : public NodeListener {
   JobListener& listener_;
   SupervisorOptions options_;
   SignalQueue signals_;
+  /// A reader, or a worker's command, that ends makes a write fail, and kills nobody.
+  const sighandler_t old_sigpipe_ = ::signal(SIGPIPE, SIG_IGN);
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<RemoteNode*> workers_;  // the remote ones among nodes_
   int store_port_ = 0;
@@ -163,6 +169,7 @@ void Supervisor::WaitForEvents() {
   // Reading a source may add ranks, but never removes what another source refers to.
   try {
     WaitFor(Sources(), std::min(Deadline(), record_deadline_));
+    CheckOutput();
   } catch (const ConfigError& error) {
     Fail({2, error.what()});
   } catch (const Error& error) {
@@ -170,6 +177,14 @@ void Supervisor::WaitForEvents() {
   }
   if (MonotonicSeconds() >= record_deadline_) GoOnWithRecord();
   if (MonotonicSeconds() >= Deadline()) OnDeadline();
+}
+
+void Supervisor::CheckOutput() {
+  if (options_.output == nullptr || options_.output->failure() == nullptr) return;
+  ReadSignals();  // the one that ended the reader may have come to us since
+  if (was_signalled_) return;
+  const OutputFailure& failure = *options_.output->failure();
+  Fail({failure.is_closed ? 128 + SIGPIPE : 1, failure.what});
 }
 
 bool Supervisor::Finished() const {
@@ -400,7 +415,7 @@ Outcome Supervisor::FinalOutcome() const {
     const bool may_pass = MayPass(ends_[cause]) && !was_signalled_;
     return {ExitCode(ends_[cause]), Explain(ends_, cause), may_pass};
   }
-  if (!asked_to_stop_ && !stopped_) return {};
+  if (!stopped_) return {};  // asked to or not, it came to its end
   return {128 + SIGTERM, "ended by " + SignalName(SIGTERM)};
 }
 

@@ -50,12 +50,13 @@ struct Outcome {
 };
 
 /// Runs a job to its end. REQUIRES: the process has a single thread. While Supervise() runs, it
-/// takes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGCHLD. Other children of the process are
-/// left alone.
+/// takes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGCHLD, and ignores SIGPIPE; after one that
+/// ended the job, SIGPIPE stays ignored. Other children of the process are left alone.
 ///
 /// Exit codes: 0 = every rank did its work; 1 = a WorldError; 2 = a ConfigError; 128 + signal = a
-/// signal ended a rank; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP. If a rank exits
-/// without a reason, its own exit code.
+/// signal ended a rank; 130 after Ctrl-C, 129 after SIGHUP, 143 after SIGTERM, unless all came to
+/// its end; 141 where who reads `output` ends, without a signal to us. If a rank exits without a
+/// reason, its own exit code.
 Outcome Supervise(JobProgram& program, JobListener& listener,
                   const SupervisorOptions& options = {});
 

@@ -313,11 +313,19 @@ void Await(FakeJob& job, const std::string& expected) {
 }
 
 TEST(StopTest, SigtermLetsRanksEndWell) {
-  FakeJob job("ranks=2 0:stoppable 0:say=saved 1:say=done");
+  FakeJob job("ranks=2 0:stoppable 0:stopped 0:say=saved 1:say=done");
   Await(job, "said 0: stoppable");
   job.Kill(SIGTERM);
   EXPECT_THAT(job.Lines(), IsSupersetOf({"said 0: saved", "cause: ended by signal 15 (SIGTERM)"}));
   EXPECT_EQ(job.Wait(), 143);
+}
+
+TEST(StopTest, WhatCameToItsEndAllTheSameIsWell) {
+  FakeJob job("ranks=1 0:stoppable 0:say=done");
+  Await(job, "said 0: stoppable");
+  job.Kill(SIGTERM);
+  EXPECT_THAT(job.Lines(), IsSupersetOf({"said 0: done", "cause: "}));
+  EXPECT_EQ(job.Wait(), 0);
 }
 
 // As a service manager, a batch system or a container's stop does: to every process.
@@ -333,6 +341,28 @@ TEST(StopTest, ASigtermToAllProcessesLetsRanksEndWell) {
   job.Kill(SIGTERM);
   EXPECT_THAT(job.Lines(), Contains("cause: ended by signal 15 (SIGTERM)"));
   EXPECT_EQ(job.Wait(), 143);
+  for (pid_t pid : pids) EXPECT_TRUE(Ends(pid)) << pid;
+}
+
+// `strata train | tee log`: the signal ends `tee`, too.
+TEST(StopTest, AReaderThatEndsLosesNoSave) {
+  const std::string marker = Str("saved", ::getpid());
+  FakeJob job(Str("ranks=1 0:stoppable 0:say=saving 0:count=100000 0:touch=", marker,
+                  " 0:stopped 0:say=saved"));
+  Await(job, "said 0: stoppable");
+  job.StopReading();
+  job.Kill(SIGTERM);
+  EXPECT_EQ(job.Wait(), 143);
+  EXPECT_EQ(::unlink(marker.c_str()), 0) << "the rank was killed before it had saved";
+}
+
+// `strata train | head -1`, which without us ends by SIGPIPE, too.
+TEST(SupervisorTest, AReaderThatEndsEndsTheJob) {
+  FakeJob job("grace=0.1 ranks=1 0:pid 0:starter_pid 0:count=100000 0:busy");
+  const std::vector<pid_t> pids = job.Pids(2);
+  ASSERT_EQ(pids.size(), 2u);
+  job.StopReading();
+  EXPECT_EQ(job.Wait(), -SIGPIPE);  // by the line with the cause, behind Supervise()
   for (pid_t pid : pids) EXPECT_TRUE(Ends(pid)) << pid;
 }
 

@@ -268,6 +268,7 @@ void RunStarter(JobProgram& program, Fd socket, pid_t launcher) {
   ::setpgid(0, 0);
   SetProcessName("strata starter");
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGTTOU, SIG_IGN);  // `stty tostop` stops what a script prints in a background group
   ::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size, write() fails instead
   ReadNothing();
   Channel channel(std::move(socket));

@@ -38,7 +38,6 @@ class WorkerNode : public RemoteNode {
   }
 
   void Start() override {
-    ::signal(SIGPIPE, SIG_IGN);  // if the command ends early, its exit code is reported instead
     Pipe in = MakePipe(), out = MakePipe(), err = MakePipe();
     const pid_t launcher = ::getpid();
     std::fflush(nullptr);

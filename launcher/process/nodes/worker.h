@@ -44,7 +44,9 @@ class RemoteNode : public Node {
   /// one.
   virtual void Begin(int store_port) = 0;
 };
-/// Makes the node of a host. `on_store` gets the port at which rank 0's worker opened the store.
+
+/// Makes the node of a host. REQUIRES: SIGPIPE is ignored; when the command ends early, its exit
+/// code is reported. `on_store` gets the port at which rank 0's worker opened the store.
 /// `in_child` as in MakeLocalNode().
 std::unique_ptr<RemoteNode> MakeRemoteNode(RemoteHost host, NodeListener& listener,
                                            std::function<void()> in_child,

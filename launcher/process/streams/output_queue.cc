@@ -7,6 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
 
 namespace strata::launcher {
 namespace {
@@ -34,6 +38,7 @@ void OutputQueue::Write(int fd, std::string_view text, const char* name) {
 
 void OutputQueue::set_waits(bool waits) {
   waits_ = waits;
+  failure_.reset();
   if (waits_) WaitUntilEmpty();
   nonblocking_.clear();
 }
@@ -45,11 +50,8 @@ void OutputQueue::Flush() {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return;
     if (count < 0) {
-      const std::string name = text.name;
-      const int error = errno;
-      Drop(text.fd);
-      errno = error;
-      ThrowErrno("cannot write to " + name);
+      OnFailure(errno);
+      continue;
     }
     bytes_ -= static_cast<size_t>(count);
     text.rest.erase(0, static_cast<size_t>(count));
@@ -74,6 +76,14 @@ ssize_t OutputQueue::WriteSome(const Text& text) {
   const ssize_t count = ::send(fd, text.rest.data(), text.rest.size(), flags);
   if (count >= 0 || errno != ENOTSOCK) return count;
   return ::write(fd, text.rest.data(), text.rest.size());
+}
+
+void OutputQueue::OnFailure(int error) {
+  const std::string what = Str("cannot write to ", texts_[0].name, ": ", std::strerror(error));
+  Drop(texts_[0].fd);
+  if (deadline_ != kNever) return;
+  if (waits_) throw WorldError(what);
+  if (!failure_) failure_ = {what, error == EPIPE};
 }
 
 void OutputQueue::WaitUntilEmpty() {

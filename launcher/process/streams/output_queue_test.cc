@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -79,12 +80,34 @@ TEST(OutputQueueTest, IsFullWhenTooMuchWaits) {
 
 TEST(OutputQueueTest, AFailureNamesWhatItIs) {
   const Fd full(::open("/dev/full", O_WRONLY));
-  for (const bool waits : {true, false}) {
-    OutputQueue queue;
-    queue.set_waits(waits);
-    EXPECT_THROW(queue.Write(full.get(), "text", "standard output"), WorldError);
-    EXPECT_TRUE(queue.empty()) << "it is not tried again";
-  }
+  OutputQueue queue;
+  EXPECT_THROW(queue.Write(full.get(), "text", "standard output"), WorldError);
+  EXPECT_TRUE(queue.empty()) << "it is not tried again";
+}
+
+TEST(OutputQueueTest, WithoutWaitingTheFirstFailureIsKept) {
+  const Fd full(::open("/dev/full", O_WRONLY));
+  Pipe closed = MakePipe();
+  closed.read.Close();
+  const sighandler_t old = ::signal(SIGPIPE, SIG_IGN);
+  OutputQueue queue;
+  queue.set_waits(false);
+  EXPECT_EQ(queue.failure(), nullptr);
+  queue.Write(closed.write.get(), "text", "standard output");
+  queue.Write(full.get(), "text", "standard error");
+  EXPECT_TRUE(queue.empty()) << "they are not tried again";
+  ASSERT_NE(queue.failure(), nullptr);
+  EXPECT_EQ(queue.failure()->what, "cannot write to standard output: Broken pipe");
+  EXPECT_TRUE(queue.failure()->is_closed);
+  ::signal(SIGPIPE, old);
+}
+
+TEST(OutputQueueTest, InAHurryAFailureIsNone) {
+  const Fd full(::open("/dev/full", O_WRONLY));
+  OutputQueue queue;
+  queue.Hurry(1);
+  queue.Write(full.get(), "text", "standard output");
+  EXPECT_TRUE(queue.empty());
 }
 
 }  // namespace
