@@ -212,7 +212,8 @@ return strata.job {
 
 
 def sigterm_in_evaluations(strata):
-    """SIGTERM leaves an evaluation, saves the step before it and ends with 143; so does the last one."""
+    """SIGTERM leaves an evaluation, saves the step before it and ends with 143; so do the last one and
+    `strata eval`."""
     strata.write("long.lua", LONG_EVALUATION)
     for transport in ["gloo", "threads"]:
         for last in [3, 1]:
@@ -226,6 +227,11 @@ def sigterm_in_evaluations(strata):
             require(code == 143, "exit code 143", shown)
             require("saved step 1 to" in shown and "step 2/" not in shown and "test loss" not in shown,
                     "the step before the evaluation, and nothing else", shown)
+            job = strata.start("eval", "long.lua", "--weights=" + folder, "--transport=" + transport)
+            shown = job.wait_for("evaluates")
+            job.process.send_signal(signal.SIGTERM)
+            code, out, errors = job.end()
+            require(code == 143 and "test loss" not in shown + out, "no loss of a part", (code, shown, out, errors))
 
 
 def kills(strata):
