@@ -156,7 +156,7 @@ Names StringChoices(lua_State* L, std::string_view text, const std::vector<Open>
     const Field* field = FindField(fields, outer.key);
     if (!field) return {};
     const bool is_list = field->name == "methods" || field->name == "schedules";
-    if (is_list && !ChoicesOf(*field).empty()) return ChoicesOf(*field);
+    if (is_list) return ChoicesOf(*field);
     return outer.elements > 0 ? Names() : NamesOf(TablesOf(*field));  // optimizer = {"
   }
   if (outer.elements > 0) return {};

@@ -178,11 +178,9 @@ const std::array kReady = {
 
 constexpr std::string_view kCpu = "cpu";
 
-int Cores() { return MachineCores(); }
-
 std::optional<Cluster> FindCluster(const std::string& name) {
   if (name == kCpu) {
-    const int cores = Cores();
+    const int cores = MachineCores();
     return Cluster{.name = name,
                    .devices_per_node = cores,
                    .device = CpuCore(cores),
