@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdarg>
 #include <cstdio>
 #include <utility>
 
@@ -16,12 +17,6 @@ namespace {
 char Fold(char c) {
   if (c == '-') return '_';
   return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-}
-
-std::string Printf(const char* format, double value, const char* unit) {
-  std::array<char, 64> buffer;
-  std::snprintf(buffer.data(), buffer.size(), format, value, unit);
-  return buffer.data();
 }
 
 /// The printf format that shows `value` with three significant digits, then a unit.
@@ -43,6 +38,15 @@ bool HasPrefix(std::string_view text, std::string_view prefix) {
 }
 
 }  // namespace
+
+std::string Printf(const char* format, ...) {
+  std::array<char, 512> buffer;  // any double has room
+  std::va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(buffer.data(), buffer.size(), format, arguments);
+  va_end(arguments);
+  return buffer.data();
+}
 
 std::vector<std::string> Split(std::string_view text, char separator) {
   std::vector<std::string> pieces;
@@ -139,10 +143,8 @@ std::string FormatSeconds(double seconds) {
   if (seconds < 0.9995) return Printf(ThreeDigits(seconds * 1e3), seconds * 1e3, "ms");
   if (seconds < 59.95) return Printf(ThreeDigits(seconds), seconds, "s");
   const int64_t whole = std::llround(seconds);
-  std::array<char, 64> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%lld min %02lld s",
-                static_cast<long long>(whole / 60), static_cast<long long>(whole % 60));
-  return buffer.data();
+  return Printf("%lld min %02lld s", static_cast<long long>(whole / 60),
+                static_cast<long long>(whole % 60));
 }
 
 std::string FormatDouble(double value) {

@@ -2,7 +2,10 @@
 // misspelt one, tables.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -32,12 +35,25 @@ std::string Join(const Range& range, std::string_view separator) {
   return out.str();
 }
 
+/// What std::printf() would write.
+[[gnu::format(printf, 1, 2)]] std::string Printf(const char* format, ...);
+
 /// The pieces of `text` between the separators: ("a,,b", ',') -> "a" "" "b". An empty text gives
 /// one empty piece.
 std::vector<std::string> Split(std::string_view text, char separator);
 
 /// `text` without white space at both ends.
 std::string_view Trim(std::string_view text);
+
+/// The number that is written in digits alone, from `least` to `most`; none for other texts.
+template <class T = int>
+std::optional<T> ParseWhole(std::string_view text, T least = 0,
+                            T most = std::numeric_limits<T>::max()) {
+  T number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_whole = error == std::errc() && end == text.data() + text.size() && text[0] != '-';
+  return is_whole && number >= least && number <= most ? std::optional(number) : std::nullopt;
+}
 
 /// ASCII lower case.
 std::string Lower(std::string_view text);

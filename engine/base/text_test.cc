@@ -149,6 +149,22 @@ TEST(DidYouMean, NamesTheNearestOrAll) {
   EXPECT_EQ(DidYouMean("expert", Names{}), "");
 }
 
+TEST(Printf, HasRoomForAnyNumber) {
+  EXPECT_EQ(Printf("%03d %s", 7, "ms"), "007 ms");
+  EXPECT_EQ(Printf("%.0f", 1e300).size(), 301u);
+}
+
+TEST(ParseWhole, TakesDigitsAlone) {
+  EXPECT_EQ(ParseWhole("07"), 7);
+  EXPECT_EQ(ParseWhole<int64_t>("2147483648"), int64_t{1} << 31);
+  for (const char* text : {"", "-1", "-0", "+1", " 1", "1 ", "1x", "2147483648"}) {
+    EXPECT_FALSE(ParseWhole(text)) << text;
+  }
+  EXPECT_EQ(ParseWhole("7", 1, 7), 7);
+  EXPECT_FALSE(ParseWhole("8", 1, 7));
+  EXPECT_FALSE(ParseWhole("0", 1, 7));
+}
+
 TEST(FormatCount, GroupsThousands) {
   EXPECT_EQ(FormatCount(0), "0");
   EXPECT_EQ(FormatCount(999), "999");

@@ -229,10 +229,8 @@ inline void CheckStarted(Group& group) {
   std::vector<std::shared_ptr<Pending>> pending;
   for (int i = 0; i < 8; ++i) {
     tensors.push_back(Ragged(5000 * i + 3, me, i));
-    pending.push_back(group.Start({.kind = Collective::Kind::kAllReduce,
-                                   .input = tensors[i],
-                                   .output = tensors[i],
-                                   .bounds = {}}));
+    pending.push_back(group.Start(
+        {.kind = Collective::Kind::kAllReduce, .input = tensors[i], .output = tensors[i]}));
   }
   const at::Tensor last = at::full({3}, 1, at::kFloat);
   group.AllReduce(last);  // behind those that were started

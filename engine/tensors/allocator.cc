@@ -11,10 +11,10 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/machine/memory.h"
 #include "engine/base/size_class.h"
 #include "engine/base/text.h"
 #include "engine/tensors/large_heap.h"
-#include "engine/tensors/machine_memory.h"
 
 namespace strata {
 namespace {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <cstdio>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -28,9 +27,7 @@ std::string Quote(std::string_view text) {
     if (c == '\n') {
       quoted += "\\n";
     } else if (code < 0x20 || code == 0x7f) {
-      std::array<char, 8> escape;
-      std::snprintf(escape.data(), escape.size(), "\\%03d", code);
-      quoted += escape.data();
+      quoted += Printf("\\%03d", code);
     } else {
       quoted += c;
     }
@@ -275,9 +272,7 @@ std::string FirstDifference(const Value& a, const Value& b) { return FirstDiffer
 std::string Digest(std::string_view text) {
   uint64_t hash = 14695981039346656037ULL;
   for (unsigned char c : text) hash = (hash ^ c) * 1099511628211ULL;
-  std::string hex(16, '0');
-  std::snprintf(hex.data(), hex.size() + 1, "%016llx", static_cast<unsigned long long>(hash));
-  return hex;
+  return Printf("%016llx", static_cast<unsigned long long>(hash));
 }
 
 }  // namespace strata

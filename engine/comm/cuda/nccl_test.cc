@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "engine/base/error.h"
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/comm/cuda/cuda_library.h"
 #include "engine/comm/testing.h"
 

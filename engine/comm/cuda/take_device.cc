@@ -4,7 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include "engine/base/error.h"
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/comm/cuda/cuda_library.h"
 

@@ -98,33 +98,33 @@ std::vector<int64_t> EvenBounds(int64_t elements, int parts, int64_t align) {
 Group::Group(GroupSpec spec, int rank) : spec_(std::move(spec)), place_(PlaceOf(spec_, rank)) {}
 
 void Group::AllReduce(const at::Tensor& tensor, ReduceOp op) {
-  Run({.kind = Kind::kAllReduce, .op = op, .input = tensor, .output = tensor, .bounds = {}});
+  Run({.kind = Kind::kAllReduce, .op = op, .input = tensor, .output = tensor});
 }
 
 void Group::Broadcast(const at::Tensor& tensor, int root) {
-  Run({.kind = Kind::kBroadcast, .root = root, .input = tensor, .output = tensor, .bounds = {}});
+  Run({.kind = Kind::kBroadcast, .root = root, .input = tensor, .output = tensor});
 }
 
 void Group::AllGather(const at::Tensor& input, const at::Tensor& output) {
-  Run({.kind = Kind::kAllGather, .input = input, .output = output, .bounds = {}});
+  Run({.kind = Kind::kAllGather, .input = input, .output = output});
 }
 
 void Group::ReduceScatter(const at::Tensor& input, const at::Tensor& output, ReduceOp op) {
-  Run({.kind = Kind::kReduceScatter, .op = op, .input = input, .output = output, .bounds = {}});
+  Run({.kind = Kind::kReduceScatter, .op = op, .input = input, .output = output});
 }
 
 void Group::AllToAll(const at::Tensor& input, const at::Tensor& output) {
-  Run({.kind = Kind::kAllToAll, .input = input, .output = output, .bounds = {}});
+  Run({.kind = Kind::kAllToAll, .input = input, .output = output});
 }
 
 void Group::Send(const at::Tensor& tensor, int place) {
-  Run({.kind = Kind::kSend, .root = place, .input = tensor, .output = tensor, .bounds = {}});
+  Run({.kind = Kind::kSend, .root = place, .input = tensor, .output = tensor});
 }
 
 void Group::Recv(const at::Tensor& tensor, int place) {
-  Run({.kind = Kind::kRecv, .root = place, .input = tensor, .output = tensor, .bounds = {}});
+  Run({.kind = Kind::kRecv, .root = place, .input = tensor, .output = tensor});
 }
 
-void Group::Barrier() { Run({.input = {}, .output = {}, .bounds = {}}); }
+void Group::Barrier() { Run({}); }
 
 }  // namespace strata

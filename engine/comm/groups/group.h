@@ -46,12 +46,12 @@ struct Collective {
   };
   Kind kind = Kind::kBarrier;
   ReduceOp op = ReduceOp::kSum;
-  int root = 0;       ///< the sending place of a broadcast; of a message the other end's place
-  at::Tensor input;   ///< undefined for a barrier
-  at::Tensor output;  ///< may be `input` (all-reduce, broadcast); is `input` for a message
+  int root = 0;            ///< the sending place of a broadcast; of a message the other end's place
+  at::Tensor input = {};   ///< undefined for a barrier
+  at::Tensor output = {};  ///< may be `input` (all-reduce, broadcast); is `input` for a message
   /// For all-gather and reduce-scatter: where the parts of the longer tensor begin and end, in
   /// elements, as size() + 1 ascending numbers. Empty: equal parts.
-  std::vector<int64_t> bounds;
+  std::vector<int64_t> bounds = {};
 };
 
 /// The name for users: "all_reduce", "broadcast", ...

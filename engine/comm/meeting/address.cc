@@ -16,6 +16,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
 #include "engine/comm/meeting/discovery.h"
 
@@ -111,9 +112,8 @@ bool IsLinkLocal(const sockaddr& address) {
 /// "" where there is none. Debian's /etc/hosts gives the host name the address 127.0.1.1, which
 /// means another machine on each machine.
 std::string AddressOfName() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  const Addresses named = name[0] ? Resolve(name.data(), 0) : Addresses(nullptr, &::freeaddrinfo);
+  const std::string name = HostName();
+  const Addresses named = name.empty() ? Addresses(nullptr, &::freeaddrinfo) : Resolve(name, 0);
   for (const addrinfo* address = named.get(); address; address = address->ai_next) {
     if (IsLoopback(*address->ai_addr) || IsLinkLocal(*address->ai_addr)) continue;
     const int fd = ListenAt(*address);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <tuple>
 #include <utility>
 
@@ -21,13 +20,6 @@ namespace {
 constexpr int kDefaultPort = 29'500;  // as in PyTorch and DeepSpeed
 constexpr int kLargestWorld = 1 << 20;
 constexpr int kLargestPort = 65'535;
-
-std::optional<int> ParseWhole(std::string_view text, int least, int most) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool good = error == std::errc() && end == text.data() + text.size();
-  return good && number >= least && number <= most ? std::optional(number) : std::nullopt;
-}
 
 std::optional<int> ParsePort(std::string_view text) { return ParseWhole(text, 1, kLargestPort); }
 

@@ -1,7 +1,6 @@
 // Slurm's compact lists of host names and of counts, expanded (ExpandHostList() and ExpandCounts()
 // of discovery.h).
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 
 #include "engine/base/error.h"
@@ -19,19 +18,12 @@ constexpr size_t kLongestName = 255;  // of a host: RFC 1035
   throw ConfigError(Str("\"", list, "\" is no list of hosts such as node[01-03,7],login: ", why));
 }
 
-std::optional<int> WholeNumber(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size() && text[0] != '-';
-  return whole ? std::optional(number) : std::nullopt;
-}
-
 /// "01-03" -> 01 02 03; "7" -> 7. The numbers are as wide as the first one, with leading zeros.
 std::vector<std::string> ExpandRange(std::string_view list, std::string_view range) {
   const size_t dash = range.find('-');
   const std::string_view first = range.substr(0, dash);
   const std::string_view last = dash == range.npos ? first : range.substr(dash + 1);
-  const std::optional<int> begin = WholeNumber(first), end = WholeNumber(last);
+  const std::optional<int> begin = ParseWhole(first), end = ParseWhole(last);
   if (!begin || !end || *end < *begin) Refuse(list, Str("\"", range, "\" is no range"));
   if (static_cast<size_t>(*end - *begin) >= kMostHosts) Refuse(list, "too many hosts");
   if (first.size() > kLongestName) Refuse(list, "a name is too long");
@@ -118,9 +110,9 @@ std::vector<int> ExpandCounts(std::string_view counts) {
     const size_t open = piece.find("(x");
     const bool repeated = open != piece.npos && piece.back() == ')';
     const std::string_view text = piece;
-    const std::optional<int> count = WholeNumber(text.substr(0, open));
+    const std::optional<int> count = ParseWhole(text.substr(0, open));
     const std::optional<int> times =
-        repeated ? WholeNumber(text.substr(open + 2, text.size() - open - 3)) : 1;
+        repeated ? ParseWhole(text.substr(open + 2, text.size() - open - 3)) : 1;
     if (!count || !times || (open != piece.npos && !repeated) ||
         expanded.size() + static_cast<size_t>(*times) > kMostHosts) {
       throw ConfigError(Str("\"", counts, "\" is no list of counts such as 2(x3),1"));

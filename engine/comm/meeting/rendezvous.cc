@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <mutex>
 #include <string>
@@ -18,6 +17,7 @@
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/log.h"
+#include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
 #include "engine/comm/meeting/address.h"
 #include "engine/comm/meeting/sealed_store.h"
@@ -59,11 +59,7 @@ std::string Where(const RankPlace& place) {
 }
 
 /// "host1 (process 1234)".
-std::string ThisProcess() {
-  std::array<char, 256> host = {};
-  ::gethostname(host.data(), host.size() - 1);
-  return Str(host.data(), " (process ", ::getpid(), ")");
-}
+std::string ThisProcess() { return Str(HostName(), " (process ", ::getpid(), ")"); }
 
 using Clock = std::chrono::steady_clock;
 

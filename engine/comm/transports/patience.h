@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "engine/tensors/machine_cores.h"
+#include "engine/base/machine/cores.h"
 
 namespace strata {
 

@@ -1,4 +1,4 @@
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // With files such as the system's in a folder of the test's.
-#include "engine/tensors/machine_memory.h"
+#include "engine/base/machine/memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Read from /proc and, of control groups of version 2, from /sys/fs/cgroup.
-#include "engine/tensors/machine_memory.h"
+#include "engine/base/machine/memory.h"
 
 #include <algorithm>
 #include <fstream>

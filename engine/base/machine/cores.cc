@@ -1,5 +1,5 @@
 // Quotas are read from /sys/fs/cgroup: cpu.max of version 2, cpu.cfs_quota_us of version 1.
-#include "engine/tensors/machine_cores.h"
+#include "engine/base/machine/cores.h"
 
 #include <sched.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "engine/tensors/machine_memory.h"
+#include "engine/base/machine/memory.h"
 
 namespace strata {
 namespace {
