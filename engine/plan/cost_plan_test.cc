@@ -8,10 +8,12 @@
 #include <optional>
 
 #include "engine/base/error.h"
+#include "engine/base/machine/cores.h"
+#include "engine/base/testing.h"
 #include "engine/plan/costs/profile.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_testing.h"
-#include "engine/tensors/machine_cores.h"
+#include "engine/spec/testing_script.h"
 
 namespace strata {
 namespace {
@@ -30,15 +32,6 @@ Measure Measuring(std::vector<double> weights) {
     }
     return profile;
   };
-}
-
-std::string ErrorOf(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(PartitionByTime, BalancesTheMeasuredSeconds) {
@@ -74,9 +67,9 @@ TEST(PartitionByTime, TheTaskSaysWhatRanksDo) {
 TEST(PartitionByTime, RefusesWhereNobodyCanMeasure) {
   Job job = DeepJob(2, 4);
   job.partition.method = "time";
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("--write_costs"));
+  EXPECT_THAT(ConfigErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("--write_costs"));
   job.input.reset();
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("input's shape"));
+  EXPECT_THAT(ConfigErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("input's shape"));
 }
 
 TEST(PartitionByTime, TakesAFileOfCosts) {
@@ -97,13 +90,14 @@ TEST(PartitionByTime, TakesAFileOfCosts) {
   EXPECT_THAT(plan.notices, Not(Contains(HasSubstr("share")))) << "it may be of another machine";
   job.threads = 0;
   job.batch.micro_batch_size = 32;
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("micro_batch_size"));
+  EXPECT_THAT(ConfigErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("micro_batch_size"));
   for (const char* text : {"{", "", "3"}) {
     write(text);
-    EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr(job.costs)) << text;
+    EXPECT_THAT(ConfigErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr(job.costs)) << text;
   }
   job.costs = testing::TempDir();
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, nullptr); }), HasSubstr("cannot read the file"));
+  EXPECT_THAT(ConfigErrorOf([&] { MakePlan(job, {}, nullptr); }),
+              HasSubstr("cannot read the file"));
 }
 
 /// Answers for the job's own layers where they are known or can be measured, and for the probes of
@@ -259,20 +253,16 @@ TEST(PartitionAuto, TheEnvironmentSaysStatedOrNothing) {
   ::setenv("STRATA_RATES", "stated", 1);
   EXPECT_EQ(machine.PlanOf(job).costs->seconds_from, SecondsFrom::kStatedRates);
   ::setenv("STRATA_RATES", "guessed", 1);
-  EXPECT_THAT(ErrorOf([&] { machine.PlanOf(job); }),
+  EXPECT_THAT(ConfigErrorOf([&] { machine.PlanOf(job); }),
               HasSubstr("STRATA_RATES in the environment: expected stated, or nothing"));
   ::unsetenv("STRATA_RATES");
 }
 
 TEST(PartitionAuto, ALayerThatFailsOnZerosCostsNoTraining) {
-  struct Failing : Script {
-    Value Call(const FunctionRef&, const Value::List&) override { return {}; }
-    TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override { return inputs; }
+  struct Failing : AnsweringScript {
     std::optional<LayerMemory> MeasureMemory(const LayerSpec&, const TensorSpecs&) override {
       throw ConfigError("net.lua:9: zeros");
     }
-    FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
-    void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
   } script;
   Job job = DeepJob(2, 4);
   job.layers[3] = LayerSpec();
@@ -284,7 +274,7 @@ TEST(PartitionAuto, ALayerThatFailsOnZerosCostsNoTraining) {
   EXPECT_EQ(plan.costs, nullptr);
   EXPECT_THAT(plan.notices, testing::Contains(HasSubstr("is not known: net.lua:9: zeros")));
   job.partition.method = "memory";
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, {}, &script); }), HasSubstr("zeros"));
+  EXPECT_THAT(ConfigErrorOf([&] { MakePlan(job, {}, &script); }), HasSubstr("zeros"));
 }
 
 TEST(PartitionAuto, GoesByParametersWhereNoShapeIsKnown) {
@@ -321,7 +311,7 @@ TEST(MemoryLimit, MovesACutByTime) {
   EXPECT_LT(limited[1], 15);
   EXPECT_GE(limited[1], least[1]);
   job.memory = 100'000;
-  EXPECT_THAT(ErrorOf([&] { MakePlan(job, options, nullptr); }), HasSubstr("the least is"));
+  EXPECT_THAT(ConfigErrorOf([&] { MakePlan(job, options, nullptr); }), HasSubstr("the least is"));
 }
 
 }  // namespace

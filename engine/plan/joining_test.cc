@@ -5,8 +5,8 @@
 
 #include "engine/base/testing.h"
 #include "engine/plan/plan_costs.h"
+#include "engine/plan/plan_testing.h"
 #include "engine/plan/plan_text.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -14,10 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
-  return MakeLayer(type, positional, named, {}, "net.lua:3");
-}
 
 Job JobOf(std::vector<LayerSpec> layers, const std::vector<int64_t>& sample, int64_t micro_batches,
           int64_t size) {

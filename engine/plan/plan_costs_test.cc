@@ -6,15 +6,11 @@
 #include "engine/base/size_class.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/plan/plan_testing.h"
 #include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
-
-LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
-  return MakeLayer(type, positional, named, {}, "net.lua:3");
-}
 
 /// A job of these layers for micro-batches of 8 samples.
 Job JobOf(std::vector<LayerSpec> layers, std::vector<int64_t> sample,

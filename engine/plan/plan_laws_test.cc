@@ -8,15 +8,11 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/plan/plan.h"
+#include "engine/plan/plan_testing.h"
 #include "engine/plan/plan_text.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
-
-LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
-  return MakeLayer(type, positional, named, {}, "net.lua:3");
-}
 
 /// Linear layers of random widths, some frozen, with ReLUs between; any stages that it has layers
 /// for; any micro-batches.

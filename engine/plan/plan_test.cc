@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
+#include "engine/base/testing.h"
 #include "engine/base/text.h"
+#include "engine/plan/plan_testing.h"
 #include "engine/plan/plan_text.h"
 #include "engine/plan/recompute.h"
 #include "engine/spec/job/data/data_source.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
+#include "engine/spec/testing_script.h"
 
 namespace strata {
 namespace {
@@ -17,10 +20,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
-  return MakeLayer(type, positional, named, {}, "net.lua:3");
-}
 
 /// A functional layer, as the script that declares it would know it.
 LayerSpec Function() {
@@ -32,12 +31,7 @@ LayerSpec Function() {
 }
 
 /// A script whose functional layers flatten and whose data are rows of 5.
-class FakeScript : public Script {
- public:
-  Value Call(const FunctionRef&, const Value::List& arguments) override {
-    called_with = arguments;
-    return bounds;
-  }
+struct FakeScript : AnsweringScript {
   TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override {
     const TensorSpec& x = inputs[0];
     return {{{x.shape[0], x.elements() / x.shape[0]}, x.dtype}};
@@ -51,8 +45,6 @@ class FakeScript : public Script {
   static constexpr int kTestData = 7;
   FirstBatch data = {{{{3, 5}, DType::kFloat32}}, {}, {}, {}};
   FirstBatch test_data;
-  Value bounds;
-  Value::List called_with;
 };
 
 /// The 22 layers of DeepSpeed's pipeline example; layer 14 is a function.
@@ -103,12 +95,7 @@ Job LinearJob(int layers, int pipe) {
 }
 
 std::string ErrorOf(const Job& job, const PlanOptions& options = {}, Script* script = nullptr) {
-  try {
-    MakePlan(job, options, script);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return ConfigErrorOf([&] { MakePlan(job, options, script); });
 }
 
 TEST(MakePlan, CutsAlexNetAsDeepSpeedsExample) {
@@ -167,12 +154,12 @@ TEST(MakePlan, NumbersRecomputedSegments) {
   EXPECT_EQ(segments({.method = Method::kLayers, .layers = {{5, 4}}}),
             Pair({-1, -1, -1, -1, 0, 1, -1}, {1}));
   FakeScript script;
-  script.bounds = true;
+  script.answer = true;
   const RecomputeSpec by_function = {.method = Method::kFunction,
                                      .function = {1, "net.lua:4", "d"}};
   EXPECT_EQ(segments(by_function, &script), Pair({0, 1, 2, 3, 4, 5, 6}, {0, 1}));
-  EXPECT_EQ(script.called_with[0]["stage"].as_int(), 1);
-  script.bounds = 3;
+  EXPECT_EQ(script.asked[0]["stage"].as_int(), 1);
+  script.answer = 3;
   EXPECT_THROW(segments(by_function, &script), ConfigError);
 }
 
@@ -259,7 +246,7 @@ TEST(MakePlan, FrozenLayersCountApart) {
 
 TEST(MakePlan, AsksTheScriptForCutsAndForTheShapeOfItsData) {
   FakeScript script;
-  script.bounds = Value::IntList({0, 1, 4});
+  script.answer = Value::IntList({0, 1, 4});
   Job job = LinearJob(0, 2);
   for (int i = 0; i < 4; ++i) job.layers.push_back(Make("Linear", {5, 5}));
   job.input.reset();
@@ -268,8 +255,8 @@ TEST(MakePlan, AsksTheScriptForCutsAndForTheShapeOfItsData) {
   const Plan plan = MakePlan(job, {}, &script);
   EXPECT_THAT(plan.bounds, ElementsAre(0, 1, 4));
   EXPECT_EQ(plan.layers[0].output[0].ToString(), "float32 (3, 5)") << "the micro-batch's rows";
-  ASSERT_EQ(script.called_with.size(), 2u);
-  EXPECT_EQ(script.called_with[1].as_int(), 2);
+  ASSERT_EQ(script.asked.size(), 2u);
+  EXPECT_EQ(script.asked[1].as_int(), 2);
 }
 
 TEST(MakePlan, WithoutInputAndDataThereAreNoShapes) {
@@ -480,6 +467,28 @@ TEST(MakePlan, TellsWhatHasNoEffect) {
   EXPECT_THAT(notices(), frozen);
   job.trains = false;  // predict freezes what it loads
   EXPECT_THAT(notices(), AllOf(Not(unused), Not(frozen)));
+}
+
+TEST(MakePlan, TellsOfMasksThatEndInTheLayerBefore) {
+  using testing::Contains;
+  const TensorSpec x = {{5, 8}, DType::kFloat32}, padding = {{5}, DType::kBool};
+  const auto notices = [&](const std::string& type, const TensorSpecs& inputs, bool in_parts) {
+    Job job = FilesJob({8, inputs, {x}, 0}, "MSELoss", {});
+    job.input.reset();
+    job.layers.assign(3, Make(type, {8, 2}, {{"batch_first", true}}));
+    if (in_parts) job.layers = InParts(job.layers, [](int) { return true; });
+    return MakePlan(job, {}, nullptr).notices;
+  };
+  for (const bool in_parts : {false, true}) {
+    EXPECT_THAT(notices("TransformerEncoderLayer", {x, padding}, in_parts),
+                Contains("layer 1 TransformerEncoderLayer gets no src_key_padding_mask, as the "
+                         "layer before it does not hand it on; nn.TransformerEncoder{layer, "
+                         "num_layers=N} gives it to all its layers"));
+    EXPECT_THAT(notices("TransformerDecoderLayer", {x, x, padding}, in_parts),
+                Contains(HasSubstr("gets no memory and no tgt_key_padding_mask, as")));
+    EXPECT_THAT(notices("TransformerEncoderLayer", {x}, in_parts),
+                Not(Contains(HasSubstr("gets no"))));
+  }
 }
 
 TEST(MakePlan, TellsWhatItsDataSay) {
@@ -701,6 +710,19 @@ TEST(MakePlan, AScriptsLossIsTried) {
   EXPECT_EQ(ErrorOf(job, {}, &script), "net.lua:4: the shapes differ");
   job.loss = LayerSpec();
   EXPECT_EQ(ErrorOf(job), "no error") << "nor does a job without a loss";
+}
+
+TEST(MakePlan, AScriptsMetricsAreTriedOnTestData) {
+  FakeScript script;
+  Job job = LossJob("CrossEntropyLoss", "images", "images");
+  job.eval.metrics.push_back({"mine", {3, "net.lua:4", "m"}});
+  EXPECT_EQ(ErrorOf(job, {}, &script), "net.lua:4: the shapes differ");
+  EXPECT_EQ(ErrorOf(job), "no error") << "without its script";
+  job.test_data = DataSpec();
+  EXPECT_EQ(ErrorOf(job, {}, &script), "no error") << "nothing is evaluated";
+  job.test_data = {"function", {}, {FakeScript::kTestData, "net.lua:21", "e"}, "net.lua:21"};
+  script.test_data = Labeled({7});
+  EXPECT_EQ(ErrorOf(job, {}, &script), "net.lua:4: the shapes differ");
 }
 
 TEST(PlanText, NamesTheRanksOfAllReplicas) {

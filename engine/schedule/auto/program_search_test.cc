@@ -26,7 +26,6 @@ namespace strata::schedule {
 namespace {
 
 using testing::AnyCosts;
-using testing::ErrorOf;
 using ::testing::HasSubstr;
 
 int Largest(const std::vector<int>& values) {
@@ -88,8 +87,8 @@ TEST(Search, BoundIsReachedByOneRankAndByOneMicroBatchOnEach) {
 }
 
 TEST(Search, NamesTheLeastMemory) {
-  EXPECT_THAT(ErrorOf([] { SearchProgram({2, 3, 4}, {{}, 2}); }), HasSubstr("it needs 3"));
-  EXPECT_THAT(ErrorOf([] {
+  EXPECT_THAT(ConfigErrorOf([] { SearchProgram({2, 3, 4}, {{}, 2}); }), HasSubstr("it needs 3"));
+  EXPECT_THAT(ConfigErrorOf([] {
                 SearchProgram({2, 1, 4}, {{.forward = {1, 2, 3}}, 2});
               }),
               HasSubstr("3 entries for 2 stages"));
@@ -245,7 +244,7 @@ double LeastMakespan(const std::vector<int>& stage_ranks, int ranks, int micro_b
   const std::function<void(int)> choose = [&](int r) {
     if (r == ranks) {
       const std::string error =
-          ErrorOf([&] { least = std::min(least, Simulate(program, costs).makespan); });
+          ConfigErrorOf([&] { least = std::min(least, Simulate(program, costs).makespan); });
       return;
     }
     for (const AllRows::Row& row : rows[r]) {

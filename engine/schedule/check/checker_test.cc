@@ -20,9 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using Json = nlohmann::json;
-using testing::ErrorOf;
 using testing::FromRows;
-using testing::Golden;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::RandomProgram;
@@ -125,8 +123,8 @@ TEST(Check, StopsAfterManyProblems) {
 }
 
 TEST(CheckOrThrow, ThrowsTheReport) {
-  EXPECT_EQ(ErrorOf([] { CheckOrThrow(FromRows({"0F0 0B0"})); }), "no error");
-  EXPECT_THAT(ErrorOf([] { CheckOrThrow(FromRows({"0B0 0F0"}, {.name = "mine"})); }),
+  EXPECT_EQ(ConfigErrorOf([] { CheckOrThrow(FromRows({"0F0 0B0"})); }), "no error");
+  EXPECT_THAT(ConfigErrorOf([] { CheckOrThrow(FromRows({"0B0 0F0"}, {.name = "mine"})); }),
               AllOf(HasSubstr("program \"mine\" is wrong"), HasSubstr("0B0 comes before 0F0")));
 }
 

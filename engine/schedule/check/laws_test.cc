@@ -259,10 +259,9 @@ TEST(Laws, NothingCrashesOnNonsense) {
       }
     }
     const bool is_right = Check(program).ok();
-    const std::string report =
-        testing::ErrorOf([&] { LowerAndCheck(program, {.tied_stages = {0}}); });
+    const std::string report = ConfigErrorOf([&] { LowerAndCheck(program, {.tied_stages = {0}}); });
     RC_ASSERT(is_right || report != "no error");
-    testing::ErrorOf([&] { Simulate(program); });
+    ConfigErrorOf([&] { Simulate(program); });
   }));
 }
 

@@ -164,6 +164,19 @@ TEST(PredictMemoryTest, MomentsHaveTheTypeOfTheParameters) {
   }
 }
 
+/// Their averages do not, and evaluations keep the values beside them.
+TEST(PredictMemoryTest, AveragesOfBf16AreInFloat32) {
+  Job job = AdamJob();
+  job.optimizer.ema = 0.9;
+  const int64_t elements = 4 * (64 * 64 + 64);
+  EXPECT_EQ(Predict(job)[0].optimizer, 3 * AllocatedBytes(4 * elements));
+  job.precision = {.name = "bf16", .compute = DType::kBFloat16, .params = DType::kBFloat16};
+  for (const RankMemory& rank : Predict(job)) {
+    EXPECT_EQ(rank.optimizer, 2 * AllocatedBytes(2 * elements) + AllocatedBytes(4 * elements) +
+                                  AllocatedBytes(2 * elements));
+  }
+}
+
 TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
   Job job = AdamJob();
   job.parallel.pipe = 1;

@@ -7,16 +7,12 @@
 #include <cmath>
 #include <iostream>
 
+#include "engine/plan/plan_testing.h"
 #include "engine/schedule/costs/memory_forecast.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
-
-LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
-  return MakeLayer(type, positional, named, {}, "net.lua:3");
-}
 
 Job WithRest(Job job) {
   job.loss = Make("CrossEntropyLoss");

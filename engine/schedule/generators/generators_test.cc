@@ -15,8 +15,6 @@ namespace {
 
 using testing::Drawn;
 using ::testing::ElementsAre;
-using testing::ErrorOf;
-using testing::Golden;
 using ::testing::HasSubstr;
 
 TEST(GPipe, IsAsDrawn) {
@@ -275,7 +273,7 @@ TEST(Generate, FitsTellsBefore) {
     const Sizes sizes{.ranks = *rc::gen::inRange(1, 5),
                       .stages_per_rank = *rc::gen::inRange(1, 4),
                       .micro_batches = *rc::gen::inRange(1, 12)};
-    const std::string error = ErrorOf([&] { Generate(name, sizes); });
+    const std::string error = ConfigErrorOf([&] { Generate(name, sizes); });
     RC_ASSERT(Fits(name, sizes) == (error == "no error"));
   }));
 }
@@ -308,7 +306,7 @@ TEST(TriedSchedules, AreAllThatTrainAndHaveTurnsOfTheirOwn) {
 
 TEST(Generate, RefusesNamesAndSizes) {
   const auto error = [](const char* name, Sizes sizes) {
-    return ErrorOf([&] { Generate(name, sizes); });
+    return ConfigErrorOf([&] { Generate(name, sizes); });
   };
   EXPECT_THAT(error("gpip", {}), HasSubstr("no schedule \"gpip\"; did you mean \"gpipe\"?"));
   EXPECT_THAT(error("nonsense", {}), HasSubstr("no schedule \"nonsense\""));
@@ -344,7 +342,7 @@ TEST(CheckSizes, RefusesAsGenerateDoes) {
   for (const auto& [name, sizes] : cases) {
     const auto check = [&, name = name, sizes = sizes] { CheckSizes(name, sizes); };
     const auto generate = [&, name = name, sizes = sizes] { Generate(name, sizes); };
-    EXPECT_EQ(ErrorOf(check), ErrorOf(generate)) << name;
+    EXPECT_EQ(ConfigErrorOf(check), ConfigErrorOf(generate)) << name;
   }
 }
 

@@ -155,7 +155,7 @@ const std::map<std::string, std::string>& NamesOfTorch() {
 
 std::vector<Program> TorchsPrograms() {
   std::vector<Program> programs;
-  const auto golden = testing::Golden("torch_pipelining");
+  const auto golden = Golden("torch_pipelining");
   for (const auto& entry : golden["schedules"]) programs.push_back(testing::FromTorch(entry));
   return programs;
 }

@@ -21,25 +21,21 @@
 #include "engine/schedule/testing/generated.h"
 #include "engine/schedule/testing/schedule_testing.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/testing_script.h"
 
 namespace strata {
 namespace {
 
-using schedule::testing::ErrorOf;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class FakeScript : public Script {
- public:
+struct FakeScript : AnsweringScript {
   std::function<Value(const Value::List&)> function;
 
   Value Call(const FunctionRef&, const Value::List& arguments) override {
     return function(arguments);
   }
-  TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override { return inputs; }
-  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
-  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
 };
 
 Job JobOf(const std::string& schedule, int pipe, int stages_per_rank, int micro_batches) {
@@ -126,7 +122,7 @@ TEST(PlanJob, JoinsFewerMicroBatchesWhereMemoryIsShort) {
     EXPECT_LE(MemoryOf(job, none), least);
     if (job.schedule.name == "auto") continue;  // which does with less
     job.memory = least - 1;
-    EXPECT_THAT(ErrorOf([&] { PlanJob(job, {}, nullptr); }), HasSubstr("memory"));
+    EXPECT_THAT(ConfigErrorOf([&] { PlanJob(job, {}, nullptr); }), HasSubstr("memory"));
   }
 }
 
@@ -163,7 +159,7 @@ TEST(UsersSchedule, AFileSaysWhereStagesAre) {
 }
 
 TEST(UsersSchedule, TorchsFilesRun) {
-  const auto golden = schedule::testing::Golden("torch_pipelining");
+  const auto golden = Golden("torch_pipelining");
   for (const auto& entry : golden["schedules"]) {
     const schedule::Program theirs = schedule::testing::FromTorch(entry);
     const Job job = CsvJob(ToCsv(theirs), theirs.ranks(), theirs.stages(), theirs.micro_batches);
@@ -177,7 +173,7 @@ TEST(UsersSchedule, WhatIsWrongIsShownWithItsRow) {
   const auto error = [](const std::string& csv, int stages_per_rank = 1) {
     Job job = CsvJob(csv, 2, 2, 2);
     job.stages_per_rank = stages_per_rank;
-    return ErrorOf([&] { PlanJob(job, {}, nullptr); });
+    return ConfigErrorOf([&] { PlanJob(job, {}, nullptr); });
   };
   EXPECT_EQ(error("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"), "no error");
   EXPECT_THAT(error("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n"),
@@ -201,7 +197,7 @@ TEST(UsersSchedule, AnROfItsOwnRunsNoMaxNormAgain) {
       job.recompute = {.method = RecomputeSpec::Method::kLayers,
                        .layers = LayerSelector{recomputed}};
     }
-    return ErrorOf([&] { PlanJob(job, {}, nullptr); });
+    return ConfigErrorOf([&] { PlanJob(job, {}, nullptr); });
   };
   EXPECT_EQ(error("0F0,0B0\n1F0,1R0,1B0\n"), "no error");
   EXPECT_THAT(error("0F0,0R0,0B0\n1F0,1B0\n"),
@@ -226,7 +222,7 @@ TEST(UsersSchedule, AFunctionReturnsTextOrRows) {
 
   const auto error = [&](Value returned) {
     script.function = [&](const Value::List&) { return returned; };
-    return ErrorOf([&] { PlanJob(job, {}, &script); });
+    return ConfigErrorOf([&] { PlanJob(job, {}, &script); });
   };
   EXPECT_THAT(error(7), AllOf(HasSubstr("net.lua:9"), HasSubstr("expected one of them, got")));
   EXPECT_THAT(error(Value::List{"0F0"}), HasSubstr("expected a row, got"));
@@ -248,8 +244,8 @@ TEST(PlanJob, TakesTheSizesThatTheScheduleCanHaveAndNoOthers) {
         for (int micro_batches : {1, 2, 5, 6}) {
           const schedule::Sizes sizes{ranks, stages_per_rank, micro_batches};
           const Job job = JobOf(name, ranks, stages_per_rank, micro_batches);
-          const std::string expected = ErrorOf([&] { schedule::CheckSizes(name, sizes); });
-          const std::string error = ErrorOf([&] { ProgramOf(job); });
+          const std::string expected = ConfigErrorOf([&] { schedule::CheckSizes(name, sizes); });
+          const std::string error = ConfigErrorOf([&] { ProgramOf(job); });
           EXPECT_EQ(error, expected) << name << " " << ranks << " " << stages_per_rank;
         }
       }
@@ -258,7 +254,7 @@ TEST(PlanJob, TakesTheSizesThatTheScheduleCanHaveAndNoOthers) {
 }
 
 TEST(PlanJob, RefusesScheduleNamesThatNobodyHas) {
-  EXPECT_THAT(ErrorOf([] { PlanJob(JobOf("1f1", 2, 1, 4), {}, nullptr); }),
+  EXPECT_THAT(ConfigErrorOf([] { PlanJob(JobOf("1f1", 2, 1, 4), {}, nullptr); }),
               HasSubstr("no schedule \"1f1\"; did you mean \"1f1b\"?"));
 }
 
@@ -310,7 +306,7 @@ TEST(TrainingProgram, AShorterBatchLosesTheLastMicroBatchesOnly) {
         }
         EXPECT_EQ(left, expected) << name << ", " << fewer << " of " << sizes.micro_batches;
       }
-      EXPECT_EQ(ErrorOf([&] { LowerAndCheck(program); }), "no error") << name;
+      EXPECT_EQ(ConfigErrorOf([&] { LowerAndCheck(program); }), "no error") << name;
     }
   }
 }
@@ -371,7 +367,7 @@ TEST(UsersSchedule, WrongFilesAreRefused) {
   };
   for (const auto& [csv, expected] : cases) {
     const Job job = CsvJob(csv, 2, 2, 2);
-    EXPECT_THAT(ErrorOf([&] { PlanJob(job, {}, nullptr); }),
+    EXPECT_THAT(ConfigErrorOf([&] { PlanJob(job, {}, nullptr); }),
                 AllOf(HasSubstr("schedule of the CSV file"), HasSubstr(expected)))
         << csv;
   }
@@ -388,14 +384,14 @@ TEST(UsersSchedule, AFunctionKeepsTheMapThatThePlanHas) {
   };
   const Plan plan = PlanJob(job, {}, &script);
   EXPECT_EQ(TrainingProgram(job, plan, 1, &script).micro_batches, 1);
-  EXPECT_THAT(ErrorOf([&] { TrainingProgram(job, plan, 3, &script); }),
+  EXPECT_THAT(ConfigErrorOf([&] { TrainingProgram(job, plan, 3, &script); }),
               AllOf(HasSubstr("schedule of net.lua:9 for 3 micro-batches"),
                     HasSubstr("stages on ranks 1, 0"), HasSubstr("for 2, on 0, 1")));
 }
 
 TEST(UsersSchedule, AFunctionNeedsAScript) {
   const Job job = JobOf("function", 2, 1, 2);
-  EXPECT_THAT(ErrorOf([&] { PlanJob(job, {}, nullptr); }), HasSubstr("there is no script"));
+  EXPECT_THAT(ConfigErrorOf([&] { PlanJob(job, {}, nullptr); }), HasSubstr("there is no script"));
 }
 
 }  // namespace

@@ -9,11 +9,12 @@
 #include <limits>
 
 #include "engine/base/error.h"
+#include "engine/base/testing.h"
 #include "engine/plan/plan_costs.h"
+#include "engine/plan/plan_testing.h"
 #include "engine/plan/recompute.h"
 #include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -21,10 +22,6 @@ namespace {
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
-
-LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
-  return MakeLayer(type, positional, named, {}, "net.lua:3");
-}
 
 /// Layers of different sizes.
 Job UnevenJob(int layers, int pipe) {
@@ -74,12 +71,7 @@ std::vector<double> Recomputed(const Job& job, const Plan& plan) {
 }
 
 std::string ErrorOf(const Job& job) {
-  try {
-    PlanJob(job, {}, nullptr);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return ConfigErrorOf([&] { PlanJob(job, {}, nullptr); });
 }
 
 /// The peak of the largest rank with a fixed way to recompute.
@@ -159,7 +151,7 @@ TEST(RecomputeChoice, IsTheCheapestOfAllThatFit) {
     const int64_t most = PeakWith(job, {});
     for (int percent = 95; percent >= 50; percent -= 15) {
       const Job limited = Auto(job, most * percent / 100);
-      if (!ErrorOf(limited).empty()) continue;
+      if (ErrorOf(limited) != "no error") continue;
       const Plan plan = PlanJob(limited, {}, nullptr);
       const std::vector<double> chosen = Recomputed(limited, plan);
       for (const StagePlan& stage : plan.stages) {
@@ -190,7 +182,7 @@ TEST(RecomputeChoice, NeverRunsMaxNormAgain) {
   int again = 0;
   for (int percent = 95; percent >= 10; percent -= 5) {
     const Job limited = Auto(job, most * percent / 100);
-    if (!ErrorOf(limited).empty()) continue;
+    if (ErrorOf(limited) != "no error") continue;
     const Plan plan = PlanJob(limited, {}, nullptr);
     EXPECT_LT(plan.layers[0].segment, 0) << percent;
     again += RecomputedStages(plan).empty() ? 0 : 1;
@@ -205,7 +197,7 @@ TEST(RecomputeChoice, StagesOfARankShareItsMemory) {
   const int64_t most = PeakWith(job, {});
   for (int percent = 95; percent >= 65; percent -= 10) {
     const Job limited = Auto(job, most * percent / 100);
-    if (!ErrorOf(limited).empty()) continue;
+    if (ErrorOf(limited) != "no error") continue;
     const Plan plan = PlanJob(limited, {}, nullptr);
     const std::vector<double> chosen = Recomputed(limited, plan);
     const StagePlan &first = plan.stages[0], &second = plan.stages[2];
@@ -290,7 +282,7 @@ TEST(RecomputeChoice, ASearchedScheduleHasTheRestOfTheMemory) {
   const int64_t most = PeakWith(job, {});
   for (int percent = 100; percent >= 60; percent -= 10) {
     Job limited = Auto(job, most * percent / 100);
-    if (!ErrorOf(limited).empty()) continue;
+    if (ErrorOf(limited) != "no error") continue;
     limited.schedule.name = "auto";
     const Plan plan = PlanJob(limited, {}, nullptr);
     EXPECT_LE(LargestTotal(Memory(limited, plan)), limited.memory) << percent;

@@ -23,9 +23,7 @@ namespace {
 using ::testing::AllOf;
 using testing::Drawn;
 using ::testing::ElementsAre;
-using testing::ErrorOf;
 using testing::FromRows;
-using testing::Golden;
 using ::testing::HasSubstr;
 
 TEST(AddRecomputation, InFrontOfEachBackward) {
@@ -113,7 +111,7 @@ TEST(AddCommunication, KeepsWhatIsThere) {
 
 TEST(AddCommunication, ExplainsWhatCannotBeLowered) {
   const auto error = [](const std::vector<std::string>& rows, const ParseOptions& options = {}) {
-    return ErrorOf([&] { AddCommunication(FromRows(rows, options)); });
+    return ConfigErrorOf([&] { AddCommunication(FromRows(rows, options)); });
   };
   EXPECT_THAT(error({"0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"}),
               AllOf(HasSubstr("program \"user\" is wrong"), HasSubstr("wait for each other")));
@@ -316,10 +314,10 @@ TEST(LowerAndCheck, GivesWhatMayRun) {
 }
 
 TEST(LowerAndCheck, ShowsTheCallersRows) {
-  EXPECT_THAT(ErrorOf([] { LowerAndCheck(FromRows({"0F0 . 0B1 0F1 0B0"})); }),
+  EXPECT_THAT(ConfigErrorOf([] { LowerAndCheck(FromRows({"0F0 . 0B1 0F1 0B0"})); }),
               HasSubstr("rank 0, action 2: 0B1 comes before 0F1, which it needs\n"
                         "  0F0 . [0B1] 0F1 0B0"));
-  EXPECT_THAT(ErrorOf([] {
+  EXPECT_THAT(ConfigErrorOf([] {
                 LowerAndCheck(FromRows({"0F0 0SEND_F0 0B0 0RECV_B0",  //
                                         "1RECV_F0 1F0 1B0 1SEND_B0"}));
               }),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/testing.h"
 #include "engine/base/text.h"
 
 namespace strata::schedule {
@@ -16,12 +17,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string ErrorOf(std::string_view text) {
-  try {
-    ParseAction(text);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return ConfigErrorOf([&] { ParseAction(text); });
 }
 
 TEST(Action, IsSmall) { EXPECT_EQ(sizeof(Action), 16u); }

@@ -15,7 +15,6 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::FromRows;
-using testing::Golden;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 

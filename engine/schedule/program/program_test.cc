@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "engine/base/error.h"
+#include "engine/base/testing.h"
 #include "engine/base/text.h"
 
 namespace strata::schedule {
@@ -16,12 +16,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 std::string ErrorOf(std::string_view csv, const ParseOptions& options = {}) {
-  try {
-    ParseProgram(csv, options);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return ConfigErrorOf([&] { ParseProgram(csv, options); });
 }
 
 TEST(Maps, StagesOfRank) {

@@ -58,7 +58,7 @@ TEST(Gantt, ShowsStagesWhereRanksHaveSeveral) {
 }
 
 TEST(Gantt, OfTorchsZeroBubbleV) {
-  const auto golden = testing::Golden("torch_pipelining")["schedules"];
+  const auto golden = Golden("torch_pipelining")["schedules"];
   for (const auto& entry : golden) {
     if (entry["schedule"] != "ScheduleZBVZeroBubble" || entry["ranks"] != 2) continue;
     EXPECT_EQ(Draw(testing::FromTorch(entry)),

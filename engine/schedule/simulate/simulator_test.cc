@@ -23,10 +23,8 @@ using ::testing::DoubleEq;
 using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
-using testing::ErrorOf;
 using ::testing::FieldsAre;
 using testing::FromRows;
-using testing::Golden;
 using ::testing::HasSubstr;
 
 constexpr double kTolerance = 1e-9;
@@ -84,11 +82,11 @@ TEST(Simulate, ASlowLinkIsLateForItsOwnMessages) {
 
 TEST(Simulate, RefusesTransfersThatAreNotOnePerStage) {
   const Program program = FromRows({"0F0 0B0", "1F0 1B0"});
-  EXPECT_THAT(ErrorOf([&] {
+  EXPECT_THAT(ConfigErrorOf([&] {
                 Simulate(program, {.transfer = {5, 7, 9}});
               }),
               HasSubstr("the cost of transfer has 3 entries for 2 stages; expected one or one"));
-  EXPECT_THAT(ErrorOf([&] { Simulate(program, {.transfer = {-1}}); }),
+  EXPECT_THAT(ConfigErrorOf([&] { Simulate(program, {.transfer = {-1}}); }),
               HasSubstr("the cost of transfer must be a number of at least 0, not -1"));
 }
 
@@ -186,17 +184,20 @@ TEST(Simulate, NothingToDoIsNoBubble) {
 }
 
 TEST(Simulate, RefusesProgramsThatCannotFinish) {
-  EXPECT_THAT(ErrorOf([] {
+  EXPECT_THAT(ConfigErrorOf([] {
                 Simulate(FromRows({"0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"}));
               }),
               AllOf(HasSubstr("cannot finish"),
                     HasSubstr("rank 0 waits for ever at 0B0: 0F0 [0B0] 0F1 0B1"),
                     HasSubstr("rank 1 waits for ever at 1F1")));
-  EXPECT_THAT(ErrorOf([] { Simulate(FromRows({"0B0", "1F0"})); }), HasSubstr("cannot finish"));
-  EXPECT_THAT(ErrorOf([] { Simulate(FromRows({"0F0 3F0"}, {.stage_ranks = {0}})); }),
+  EXPECT_THAT(ConfigErrorOf([] {
+                Simulate(FromRows({"0B0", "1F0"}));
+              }),
+              HasSubstr("cannot finish"));
+  EXPECT_THAT(ConfigErrorOf([] { Simulate(FromRows({"0F0 3F0"}, {.stage_ranks = {0}})); }),
               HasSubstr("3F0 is of a stage that does not exist"));
   for (const char* row : {"0F0 0SEND_F0", "0F0 1F0 0SEND_F0"}) {
-    EXPECT_THAT(ErrorOf([&] { Simulate(FromRows({row})); }),
+    EXPECT_THAT(ConfigErrorOf([&] { Simulate(FromRows({row})); }),
                 HasSubstr("a send has no receive on another rank"))
         << row;
   }
@@ -204,7 +205,9 @@ TEST(Simulate, RefusesProgramsThatCannotFinish) {
 
 TEST(Simulate, RefusesWrongCosts) {
   const Program program = Generate("gpipe", {.ranks = 3, .micro_batches = 2});
-  const auto error = [&](const Costs& costs) { return ErrorOf([&] { Simulate(program, costs); }); };
+  const auto error = [&](const Costs& costs) {
+    return ConfigErrorOf([&] { Simulate(program, costs); });
+  };
   EXPECT_THAT(error({.forward = {1, 2}}),
               HasSubstr("the cost of F has 2 entries for 3 stages; expected one or one per stage"));
   EXPECT_THAT(error({.weight_grad = {}}), HasSubstr("the cost of W has 0 entries"));

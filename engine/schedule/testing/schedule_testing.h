@@ -1,25 +1,16 @@
-// What the tests of this package share.
+// What the tests of this package share. Golden files and texts of errors come with it.
 #pragma once
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/base/check.h"
-#include "engine/base/error.h"
+#include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/schedule/program/program.h"
 
 namespace strata::schedule::testing {
-
-/// tests/golden/NAME.json. Tests run at the workspace's root.
-inline nlohmann::json Golden(const std::string& name) {
-  std::ifstream file("tests/golden/" + name + ".json");
-  STRATA_CHECK(file.good()) << "no golden file " << name;
-  return nlohmann::json::parse(file);
-}
 
 /// A row as it is drawn above the generators: "F0 . B0", stages left out unless `with_stages`.
 inline std::string Drawn(const std::vector<Action>& row, bool with_stages = false) {
@@ -62,17 +53,6 @@ inline Program FromTorch(const nlohmann::json& entry) {
                        .stage_ranks = is_v ? VMap(ranks, per_rank) : LoopMap(ranks, per_rank),
                        .ranks = ranks,
                        .micro_batches = entry["micro_batches"]});
-}
-
-/// What ConfigError says that `call` throws; "no error" without one.
-template <class Call>
-std::string ErrorOf(Call call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace strata::schedule::testing
