@@ -8,10 +8,10 @@
 
 #include "engine/base/check.h"
 #include "engine/layers/axis/crossing.h"
+#include "engine/layers/composite.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init_type.h"
 #include "engine/layers/layer.h"
-#include "engine/layers/typed_layer.h"
 #include "engine/layers/unary.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/own_type.h"
@@ -68,6 +68,50 @@ class CallLayer : public UnaryLayer {
   const Keeps keeps_;
 };
 
+/// A layer with a type of its own (engine/spec/layers/own_type.h): converts floating inputs to
+/// `type`, and the outputs of `inside` to the type of the first of them, or to float32 where there
+/// is none. The parameters are those of `inside`, under their names, and keep their type whatever
+/// the stage computes in.
+class TypedLayer : public CompositeLayer {
+ public:
+  TypedLayer(std::unique_ptr<Layer> inside, at::ScalarType type)
+      : inside_(Adopt("", std::move(inside))), type_(type) {
+    for (Parameter& parameter : parameters_) {
+      parameter.keeps_type = true;
+      // Values that no function of init.h made have not the type yet.
+      const bool trains = parameter.value.requires_grad();
+      parameter.value = parameter.value.detach().to(type).requires_grad_(trains);
+    }
+    for (LayerBuffer& buffer : buffers_) {
+      if (buffer.value.is_floating_point()) buffer.value = buffer.value.to(type);
+    }
+    OnBound();
+  }
+
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    Tensors taken = inputs;
+    at::ScalarType given = at::kFloat;
+    for (auto x = taken.rbegin(); x != taken.rend(); ++x) {
+      if (!x->is_floating_point()) continue;
+      given = x->scalar_type();
+      *x = x->to(type_);
+    }
+    Tensors outputs = inside_->Forward(taken, pass);
+    for (at::Tensor& y : outputs) {
+      if (y.scalar_type() == type_) y = y.to(given);
+    }
+    return outputs;
+  }
+  void CheckInput(const Tensors& inputs) const override { inside_->CheckInput(inputs); }
+  /// A converted tensor may be overwritten wherever the tensor itself may be.
+  void set_may_overwrite_input(bool may) override { inside_->set_may_overwrite_input(may); }
+  OutputMemory output_memory() const override { return inside_->output_memory(); }
+
+ private:
+  Layer* const inside_;
+  const at::ScalarType type_;
+};
+
 void Freeze(const LayerSpec& spec, Layer& layer) {
   if (!spec.frozen && spec.frozen_parameters.empty()) return;
   for (Parameter& parameter : layer.parameters()) {
@@ -105,7 +149,8 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
   const LayerEntry* entry = spec.scripted ? nullptr : FindEntry(spec.type);
   STRATA_CHECK(spec.scripted ? script != nullptr : entry != nullptr) << "no layer " << spec.type;
   const std::optional<DType> own = OwnType(spec);
-  const InitTypeScope type(own ? ToScalarType(*own) : at::kFloat);
+  std::optional<InitTypeScope> type;  // without an own type, that of the layer around it
+  if (own) type.emplace(ToScalarType(*own));
   std::unique_ptr<Layer> layer = !entry        ? script->BuildLayer(spec)
                                  : entry->call ? std::make_unique<CallLayer>(spec, *entry)
                                                : entry->make(spec, {script, axis});

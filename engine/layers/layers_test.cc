@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <thread>
@@ -358,14 +359,18 @@ TEST(BatchNorm, ARecomputationInHalfPrecisionHasTheSameBits) {
   for (const char* type : {"BatchNorm2d", "InstanceNorm2d"}) {
     for (const bool affine : {false, true}) {
       for (const bool tracks : {false, true}) {
-        const auto layer = Build(
-            Spec(type, {{"num_features", 4}, {"affine", affine}, {"track_running_stats", tracks}}));
-        Pass pass;
-        pass.training = true;
-        const at::Tensor first = layer->Forward({x}, pass)[0];
-        pass.recomputing = true;
-        EXPECT_TRUE(at::equal(layer->Forward({x}, pass)[0], first))
-            << type << " affine " << affine << " tracks " << tracks;
+        for (const char* own : {"", "bfloat16"}) {
+          Value::Map args = {
+              {"num_features", 4}, {"affine", affine}, {"track_running_stats", tracks}};
+          if (*own != 0) args.emplace_back("dtype", own);
+          const auto layer = Build(Spec(type, args));
+          Pass pass;
+          pass.training = true;
+          const at::Tensor first = layer->Forward({x}, pass)[0];
+          pass.recomputing = true;
+          EXPECT_TRUE(at::equal(layer->Forward({x}, pass)[0], first))
+              << type << " affine " << affine << " tracks " << tracks << " " << own;
+        }
       }
     }
   }
@@ -509,6 +514,18 @@ TEST(Keeps, IsWhatTheBackwardReads) {
     ++count;
   }
   EXPECT_GE(count, 60);
+}
+
+// ATen has no kernel of theirs on the CPU.
+TEST(AvgPool, Of3DimsTakesHalfTypes) {
+  const auto layer = Build(Spec("AvgPool3d", {{"kernel_size", 2}}));
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = Normal({2, 3, 4, 4, 6}, 1).to(type).set_requires_grad(true);
+    const at::Tensor y = layer->Forward({x}, TrainingPass())[0];
+    EXPECT_TRUE(SameBits(y, at::avg_pool3d(x.detach().to(at::kFloat), 2).to(type)));
+    y.sum().backward();
+    EXPECT_TRUE(x.grad().eq(0.125).all().item<bool>());
+  }
 }
 
 TEST(Fold, GivesAnImageInMemoryOfItsOwnSize) {
@@ -772,6 +789,18 @@ TEST(OwnTypes, InitialValuesAreDrawnInThem) {
   const at::Tensor drawn = at::empty({16, 16}, at::kDouble).uniform_(-0.25, 0.25);
   EXPECT_LT(MaxDifference(weight, drawn), 1e-15);
   EXPECT_EQ(Build(LinearSpec(2, 2))->parameters()[0].value.scalar_type(), at::kFloat);
+}
+
+// PyTorch's, of nn.Transformer(8, 2, 1, 1, 16, dtype=torch.float64) behind torch.manual_seed(7).
+TEST(OwnTypes, LayersInsideAreDrawnInThem) {
+  const auto layer =
+      Build(MakeLayer("Transformer", {8, 2, 1, 1, 16}, {{"dtype", "float64"}}, {}, ""), 7);
+  const std::string name = "encoder.layers.0.linear1.weight";
+  const auto weight = std::ranges::find(layer->parameters(), name, &Parameter::name);
+  ASSERT_NE(weight, layer->parameters().end());
+  const double* const values = weight->value.const_data_ptr<double>();
+  EXPECT_NEAR(values[0], 0.05044775454602767, 1e-15);
+  EXPECT_NEAR(values[1], -0.3508392738996184, 1e-15);
 }
 
 TEST(OwnTypes, TokensGiveFloat32) {

@@ -167,6 +167,8 @@ std::vector<SplitCase> Cases() {
   const auto head_first = Value::Map{
       {"batch_first", true}, {"norm_first", true}, {"activation", "gelu"}, {"causal", true}};
   const auto batch_first = Value::Map{{"batch_first", true}};
+  at::Tensor padding = at::zeros({4, 8}, at::kBool);
+  padding[1].narrow(0, 0, 2).fill_(true);  // on the left: where `causal`, two queries see nothing
   return {
       {"column", Linear(8, 12, "column"), {rows}},
       {"column_without_bias", Linear(8, 12, "column", false), {rows}},
@@ -228,6 +230,13 @@ std::vector<SplitCase> Cases() {
       {"encoder_by_sequence_with_masks",
        Transformer(encoder, "sequence"),
        {sequences, Normal({8, 4}, 7), Normal({4, 4}, 8)}},
+      {"encoder_of_left_padding", Transformer(encoder, "heads", head_first), {sequences, padding}},
+      {"encoder_by_sequence_of_left_padding",
+       Transformer(encoder, "sequence", head_first),
+       {sequences, padding}},
+      {"decoder_with_memory_by_sequence_of_left_padding",
+       Transformer(decoder, "sequence", batch_first),
+       {sequences, sequences, padding, padding}},
       {"encoder", Transformer(encoder, "heads"), {sequences}},
       {"encoder_causal", Transformer(encoder, "heads", head_first), {sequences}},
       {"encoder_without_bias", Transformer(encoder, "heads", {{"bias", false}}), {sequences}},

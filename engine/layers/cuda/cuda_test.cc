@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/layers/cuda/rows.h"
 #include "engine/layers/kernels/row_product.h"

@@ -2,6 +2,7 @@
 #include "engine/layers/families/attention.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_safe_softmax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pad.h>
@@ -62,7 +63,8 @@ at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
     const at::Tensor seen = mask ? *mask : CausalMask(query.size(2), key.size(2), 0, query);
     scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   }
-  return ApplyDropout(scores.softmax(3), dropout, /*training=*/true, heads)
+  // The softmax of a query that sees no key is 0.
+  return ApplyDropout(at::_safe_softmax(scores, 3), dropout, /*training=*/true, heads)
       .matmul(wide(value))
       .to(type);
 }

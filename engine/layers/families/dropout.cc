@@ -58,46 +58,39 @@ class Dropout : public UnaryLayer {
   const int64_t dim_;
 };
 
-/// The same factor for all elements of a channel.
-class ChannelDropout : public UnaryLayer {
+/// A dropout whose output for 0 < p < 1 is `drop`'s.
+template <at::Tensor (*drop)(const at::Tensor& x, double p)>
+class DropoutBy : public UnaryLayer {
  public:
-  explicit ChannelDropout(const Value& args) : p_(args["p"].as_double()) {}
+  explicit DropoutBy(const Value& args) : p_(args["p"].as_double()) {}
   OutputMemory output_memory() const override { return OutputMemory::kInput; }
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
     if (!pass.training || p_ == 0) return x;
-    if (p_ == 1) return x.mul(0);
-    std::vector<int64_t> sizes(x.dim(), 1);
-    std::copy_n(x.sizes().begin(), 2, sizes.begin());
-    return x.mul(Factors(sizes, x.options(), p_));
+    return p_ == 1 ? x.mul(0) : drop(x, p_);
   }
 
  private:
   const double p_;
 };
+
+/// The same factor for all elements of a channel.
+at::Tensor DropChannels(const at::Tensor& x, double p) {
+  std::vector<int64_t> sizes(x.dim(), 1);
+  std::copy_n(x.sizes().begin(), 2, sizes.begin());
+  return x.mul(Factors(sizes, x.options(), p));
+}
 
 /// Klambauer et al., arXiv:1706.02515: what is dropped becomes -alpha scale of SELU; an affine
 /// function restores mean 0 and variance 1.
-class AlphaDropout : public UnaryLayer {
- public:
-  explicit AlphaDropout(const Value& args) : p_(args["p"].as_double()) {}
-  OutputMemory output_memory() const override { return OutputMemory::kInput; }
-
- protected:
-  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
-    if (!pass.training || p_ == 0) return x;
-    if (p_ == 1) return x.mul(0);
-    constexpr double kAlpha = 1.7580993408473766;
-    const double a = 1 / std::sqrt((kAlpha * kAlpha * p_ + 1) * (1 - p_));
-    at::Tensor kept = Kept(x.sizes(), x.options(), p_);
-    const at::Tensor shift = kept.add(-1).mul_(kAlpha * a).add_(kAlpha * a * p_);
-    return x.mul(kept.mul_(a)).add_(shift);
-  }
-
- private:
-  const double p_;
-};
+at::Tensor DropAlpha(const at::Tensor& x, double p) {
+  constexpr double kAlpha = 1.7580993408473766;
+  const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  at::Tensor kept = Kept(x.sizes(), x.options(), p);
+  const at::Tensor shift = kept.add(-1).mul_(kAlpha * a).add_(kAlpha * a * p);
+  return x.mul(kept.mul_(a)).add_(shift);
+}
 
 /// y = relu(x) factors.
 class DroppedReluNode : public torch::autograd::Node {
@@ -138,10 +131,10 @@ at::Tensor DropReluOf(const at::Tensor& x, double p, const Part& part, at::Tenso
 }
 
 constexpr LayerEntry kLayers[] = {{"Dropout", New<Dropout>},
-                                  {"Dropout1d", New<ChannelDropout>},
-                                  {"Dropout2d", New<ChannelDropout>},
-                                  {"Dropout3d", New<ChannelDropout>},
-                                  {"AlphaDropout", New<AlphaDropout>}};
+                                  {"Dropout1d", New<DropoutBy<DropChannels>>},
+                                  {"Dropout2d", New<DropoutBy<DropChannels>>},
+                                  {"Dropout3d", New<DropoutBy<DropChannels>>},
+                                  {"AlphaDropout", New<DropoutBy<DropAlpha>>}};
 
 }  // namespace
 

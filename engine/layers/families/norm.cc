@@ -139,9 +139,12 @@ class ChannelNorm : public AffineLayer {
       mean = buffers_[0].value;
       variance = buffers_[1].value;
     } else if (at::isReducedFloatingType(x.scalar_type())) {
-      // Without float32 statistics ATen keeps the batch's in half precision, too, which gives other
-      // bits than a pass that counts.
-      mean = at::zeros({x.size(1)}, x.options().dtype(at::kFloat));
+      // Statistics of the type that a pass which counts has. Without them ATen keeps the batch's in
+      // half precision, which gives other bits.
+      const at::ScalarType type = weight() ? weight()->scalar_type()
+                                  : tracks ? buffers_[0].value.scalar_type()
+                                           : at::kFloat;
+      mean = at::zeros({x.size(1)}, x.options().dtype(type));
       variance = at::ones_like(mean);
     }
     if (over_instances_) {

@@ -43,41 +43,31 @@ class Bilinear : public PairLayer {
   }
 };
 
-class CosineSimilarity : public PairLayer {
+/// One call of ATen's.
+template <at::Tensor (*call)(const at::Tensor& a, const at::Tensor& b, const Value& args)>
+class PairCall : public PairLayer {
  public:
-  explicit CosineSimilarity(const Value& args)
-      : dim_(args["dim"].as_int()), eps_(args["eps"].as_double()) {}
+  explicit PairCall(const Value& args) : args_(args) {}
 
  protected:
-  at::Tensor Apply(const at::Tensor& a, const at::Tensor& b) override {
-    return at::cosine_similarity(a, b, dim_, eps_);
-  }
+  at::Tensor Apply(const at::Tensor& a, const at::Tensor& b) override { return call(a, b, args_); }
 
  private:
-  const int64_t dim_;
-  const double eps_;
+  const Value args_;
 };
 
-class PairwiseDistance : public PairLayer {
- public:
-  explicit PairwiseDistance(const Value& args)
-      : p_(args["p"].as_double()),
-        eps_(args["eps"].as_double()),
-        keepdim_(args["keepdim"].as_bool()) {}
+at::Tensor Similarity(const at::Tensor& a, const at::Tensor& b, const Value& args) {
+  return at::cosine_similarity(a, b, args["dim"].as_int(), args["eps"].as_double());
+}
 
- protected:
-  at::Tensor Apply(const at::Tensor& a, const at::Tensor& b) override {
-    return at::pairwise_distance(a, b, p_, eps_, keepdim_);
-  }
-
- private:
-  const double p_, eps_;
-  const bool keepdim_;
-};
+at::Tensor Distance(const at::Tensor& a, const at::Tensor& b, const Value& args) {
+  return at::pairwise_distance(a, b, args["p"].as_double(), args["eps"].as_double(),
+                               args["keepdim"].as_bool());
+}
 
 constexpr LayerEntry kLayers[] = {{"Bilinear", New<Bilinear>},
-                                  {"CosineSimilarity", New<CosineSimilarity>},
-                                  {"PairwiseDistance", New<PairwiseDistance>}};
+                                  {"CosineSimilarity", New<PairCall<Similarity>>},
+                                  {"PairwiseDistance", New<PairCall<Distance>>}};
 
 }  // namespace
 

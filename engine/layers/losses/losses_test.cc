@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/testing.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
 #include "engine/spec/layers/layers.h"
@@ -355,12 +356,7 @@ TEST(CountHits, IgnoresWhatTheLossIgnores) {
 }
 
 std::string ErrorOf(const std::string& type, const Tensors& outputs, const Tensors& targets) {
-  try {
-    Build(type)->Compute(outputs, targets);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return ConfigErrorOf([&] { Build(type)->Compute(outputs, targets); });
 }
 
 TEST(Losses, WrongTargetsAreTheUsersErrors) {

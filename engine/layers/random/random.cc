@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/base/split_mix.h"
 #include "engine/layers/random/mersenne_twister.h"
 
 namespace strata {
@@ -238,13 +239,6 @@ void RegisterKernels() {
   for (const char* name : kDrawOnDevices) {
     kernels->impl(name, torch::CppFunction::makeFromBoxedFunction<&DrawOnDevice>());
   }
-}
-
-uint64_t SplitMix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
 }
 
 }  // namespace
