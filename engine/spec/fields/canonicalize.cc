@@ -37,6 +37,7 @@ bool IsChoice(const Field& field, const Value& value) {
 /// These functions, one for each kind, return the canonical form, or none when the value does not
 /// fit the field.
 std::optional<Value> Integer(const Field& field, const Value& value) {
+  if (IsChoice(field, value)) return value;
   if (!value.is_int() || !InLimits(field, value.as_double())) return std::nullopt;
   return Value(value.as_int());
 }
@@ -145,13 +146,24 @@ std::vector<const Field*> Positions(const FieldTable& table) {
   return positions;
 }
 
+/// What other engines' `name` is in a table of this subject; "" = it is not known there.
+std::string_view OtherNameIn(const FieldTable& table, const Call& call, std::string_view name) {
+  const std::string_view ours = OurKey(name), leaf = ours.substr(ours.rfind('.') + 1);
+  const bool is_its_key = call.subject.find(ours.substr(0, ours.find('.'))) != ours.npos;
+  const bool is_step = ours.find(':') != ours.npos;
+  return is_step || (is_its_key && FindField(table, leaf)) ? leaf : "";
+}
+
 [[noreturn]] void RefuseName(const FieldTable& table, const Call& call, const std::string& name) {
   const std::vector<std::string> names = FieldNames(table);
   const std::string takes = names.empty() ? Str("; it takes no ", call.noun, "s") : "";
-  Refuse(call, Str(" has no ", call.noun, " \"", name, "\"", DidYouMean(name, names, 16), takes));
+  const std::string_view ours = OtherNameIn(table, call, name);
+  const std::string hint =
+      ours.empty() ? DidYouMean(name, names, 16) : Str("; did you mean \"", ours, "\"?");
+  Refuse(call, Str(" has no ", call.noun, " \"", name, "\"", hint, takes));
 }
 
-/// The call's values by field name; a field that was not given has a null value.
+/// The call's values by field name. One that is null was given null by its name.
 Value Assign(const FieldTable& table, const Call& call) {
   Value given = Value::MakeMap();
   const std::vector<const Field*> positions = Positions(table);
@@ -164,7 +176,9 @@ Value Assign(const FieldTable& table, const Call& call) {
     Refuse(call, Str(" takes at most ", Plural(static_cast<int64_t>(names.size()), call.noun),
                      " by position", which, ", got ", count));
   }
-  for (size_t i = 0; i < count; ++i) given.Set(positions[i]->name, call.positional[i]);
+  for (size_t i = 0; i < count; ++i) {
+    if (!call.positional[i].is_null()) given.Set(positions[i]->name, call.positional[i]);
+  }
   for (const auto& [name, value] : call.named) {
     const Field* field = FindField(table, name);
     if (!field) RefuseName(table, call, name);
@@ -187,6 +201,8 @@ Value Check(const FieldTable& table, const Call& call, bool complete) {
       Refuse(call, Str(" needs ", field.name, ": ", field.help, " (", field.Expected(), ")"));
     } else if (complete && field.refused.empty()) {
       result.Set(field.name, field.fallback);
+    } else if (!complete && given.Has(field.name)) {
+      result.Set(field.name, Value());
     }
   }
   return result;

@@ -50,7 +50,7 @@ struct Field {
   bool above_least = false;          ///< numbers must be greater than `least`
   bool below_most = false;           ///< numbers must be less than `most`
   int length = 0;                    ///< kSize, kNumbers
-  std::vector<std::string> choices;  ///< kChoice; for kSize and kAny: strings that are also taken
+  std::vector<std::string> choices;  ///< kChoice; of other kinds strings that are also taken
   std::string refused;  ///< for PyTorch's arguments that Strata refuses: why, what to use instead
   std::string comes_later;  ///< what values other than the default ask for; it is not built yet
   std::vector<const FieldTable*> members;  ///< kTable: one of these tables describes the value
@@ -80,7 +80,7 @@ struct Field {
   Field& AtMost(double value) { return Set(&Field::most, value); }
   Field& Above(double value) { return AtLeast(value).Set(&Field::above_least, true); }
   Field& Below(double value) { return AtMost(value).Set(&Field::below_most, true); }
-  /// kSize, kAny: also takes these strings.
+  /// kInt, kSize, kAny: also takes these strings.
   Field& Or(std::vector<std::string> strings) { return Set(&Field::choices, std::move(strings)); }
   /// kSize, kShape: an element may be none too.
   Field& ElementsOrNone() { return Set(&Field::elements_take_none, true); }
@@ -121,7 +121,7 @@ Call CallOf(const Value& value);
 Value Canonicalize(const FieldTable& table, const Call& call);
 
 /// As Canonicalize(), but only with the given fields: no defaults, and no field is required. For
-/// overrides.
+/// overrides: what is null by name is null, so that over a value it leaves the field's default.
 Value CanonicalizeGiven(const FieldTable& table, const Call& call);
 
 /// One value in the field's canonical form. Throws as Canonicalize(); `call` is for the text.
@@ -131,6 +131,10 @@ Value CanonicalizeField(const Field& field, const Value& value, const Call& call
 /// "true" -> true. Without a field (null), or for kAny, the kind is guessed: none, a boolean, a
 /// number, a list with commas, else a string. Does not check limits.
 Value ParseText(const Field* field, std::string_view text);
+
+/// What PyTorch's and DeepSpeed's users call `theirs`, as the path of a key, "optimizer.lr", or a
+/// step of data, "data:take(n)"; "" = it is not known.
+std::string_view OurKey(std::string_view theirs);
 
 /// "hidden_size" for "hidden-size".
 std::string FoldedName(std::string_view name);

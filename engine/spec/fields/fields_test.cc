@@ -71,6 +71,10 @@ INSTANTIATE_TEST_SUITE_P(
                  {{1, 1}, {9, 9}},
                  {0, -1, 10, 1 << 30},
                  "an integer, at least 1, at most 9"},
+        KindCase{Field::Int("x", "").AtLeast(1).Or({"epoch"}),
+                 {{1, 1}, {"epoch", "epoch"}},
+                 {0, "epochs", Ints({1}), Value::MakeMap()},
+                 "an integer, at least 1, or \"epoch\""},
         KindCase{Field::Number("x", ""),
                  {{3, 3.0}, {0.5, 0.5}, {-1e30, -1e30}},
                  {"0.5", true, kNan, kInfinity, -kInfinity, Ints({1})},
@@ -236,6 +240,10 @@ TEST(Canonicalize, NoneStaysNoneThoughTheDefaultIsAnother) {
 TEST(Canonicalize, GivenOnlyHasNoDefaults) {
   EXPECT_THAT(KeysOf(CanonicalizeGiven(Table(), MakeCall({}, {{"out", 4}}))), ElementsAre("out"));
   EXPECT_THAT(KeysOf(CanonicalizeGiven(Table(), MakeCall({}))), ElementsAre());
+  EXPECT_THAT(KeysOf(CanonicalizeGiven(Table(), MakeCall({Value(), 4}))), ElementsAre("out"));
+  const Value none = CanonicalizeGiven(Table(), MakeCall({}, {{"out", Value()}}));
+  EXPECT_THAT(KeysOf(none), ElementsAre("out")) << "it takes the place of what is below";
+  EXPECT_TRUE(none["out"].is_null());
 }
 
 TEST(Canonicalize, TreatsDashesAsUnderscores) {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <span>
 #include <string_view>
@@ -105,10 +104,8 @@ std::string FormatAtLeast(int64_t bytes) {
 std::string FormatBandwidth(double bandwidth) {
   constexpr const char* kUnits[] = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
   size_t unit = 0;
-  for (; bandwidth >= 1000 && unit + 1 < std::size(kUnits); ++unit) bandwidth /= 1000;
-  std::array<char, 32> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%.3g %s", bandwidth, kUnits[unit]);
-  return buffer.data();
+  for (; bandwidth >= 999.5 && unit + 1 < std::size(kUnits); ++unit) bandwidth /= 1000;
+  return Printf("%.3g %s", bandwidth, kUnits[unit]);
 }
 
 }  // namespace strata

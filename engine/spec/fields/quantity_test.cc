@@ -30,6 +30,13 @@ TEST(Quantity, RefusesTheRest) {
   EXPECT_THAT(ErrorOf([] { ParseSeconds(true, "latency"); }), HasSubstr("latency: expected"));
 }
 
+TEST(Quantity, WritesBandwidths) {
+  EXPECT_EQ(FormatBandwidth(0), "0 B/s");
+  EXPECT_EQ(FormatBandwidth(25e9), "25 GB/s");
+  EXPECT_EQ(FormatBandwidth(999.4e9), "999 GB/s");
+  EXPECT_EQ(FormatBandwidth(999.7e9), "1 TB/s");
+}
+
 TEST(Quantity, WritesEnoughBytes) {
   EXPECT_EQ(FormatAtLeast(0), "0 B");
   EXPECT_EQ(FormatAtLeast(1024), "1.00 KiB");

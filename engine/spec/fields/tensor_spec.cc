@@ -65,4 +65,15 @@ int64_t Product(std::span<const int64_t> sizes) {
 
 std::string TensorSpec::ToString() const { return Str(DTypeName(dtype), " ", FormatShape(shape)); }
 
+int64_t BytesOf(const TensorSpecs& specs) {
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : specs) bytes += spec.bytes();
+  return bytes;
+}
+
+TensorSpecs WithRows(TensorSpecs sample, int64_t rows) {
+  for (TensorSpec& spec : sample) spec.shape.insert(spec.shape.begin(), rows);
+  return sample;
+}
+
 }  // namespace strata

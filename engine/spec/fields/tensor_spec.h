@@ -55,4 +55,9 @@ struct TensorSpec {
 /// The tensors between two layers: one, or several with connections.
 using TensorSpecs = std::vector<TensorSpec>;
 
+/// Bytes of all of them.
+int64_t BytesOf(const TensorSpecs& specs);
+/// Shapes of so many samples: dim 0 counts them.
+TensorSpecs WithRows(TensorSpecs sample, int64_t rows);
+
 }  // namespace strata

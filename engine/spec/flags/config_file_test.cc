@@ -38,6 +38,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{R"({"steps": 5, "pipe": 2, "optimizer.lr": 0.5, "batch": {"size": 8}})",
              R"({"steps": 5, "parallel": {"pipe": 2}, "optimizer": {"lr": 0.5},
                  "batch": {"size": 8}})"},
+        Case{R"({"stop": null, "data.test": null})",
+             R"({"stop": {"1": "none"}, "data": {"test": {"1": "none"}}})"},
         Case{R"({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})",
              R"({"batch": {"micro_batch_size": 4, "micro_batches": 2}})"},
         Case{R"({"train_micro_batch_size_per_gpu": 4})",

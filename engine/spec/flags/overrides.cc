@@ -1,7 +1,6 @@
 #include "engine/spec/flags/overrides.h"
 
 #include <algorithm>
-#include <array>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -9,35 +8,6 @@
 
 namespace strata {
 namespace {
-
-/// What PyTorch's and DeepSpeed's users call a key of ours.
-struct OtherName {
-  std::string_view theirs, ours;
-};
-
-constexpr auto kOtherNames = std::to_array<OtherName>({
-    {"accumulate_grad_batches", "batch.micro_batches"},
-    {"batch_size", "batch.size"},
-    {"betas", "optimizer.betas"},
-    {"dtype", "precision"},
-    {"eps", "optimizer.eps"},
-    {"gradient_accumulation_steps", "batch.micro_batches"},
-    {"gradient_clipping", "clip"},
-    {"learning_rate", "optimizer.lr"},
-    {"lr", "optimizer.lr"},
-    {"lr_scheduler", "lr_schedule"},
-    {"max_epochs", "epochs"},
-    {"max_grad_norm", "clip"},
-    {"max_steps", "steps"},
-    {"momentum", "optimizer.momentum"},
-    {"num_epochs", "epochs"},
-    {"num_workers", "data.workers"},
-    {"prefetch_factor", "data.prefetch"},
-    {"scheduler", "lr_schedule"},
-    {"train_batch_size", "batch.size"},
-    {"train_micro_batch_size_per_gpu", "batch.micro_batch_size"},
-    {"weight_decay", "optimizer.weight_decay"},
-});
 
 bool OnlyFromScript(std::string_view key) { return key == "layers" || key == "loss"; }
 
@@ -93,8 +63,9 @@ void SetBelow(Value& table, std::string_view path, const Value& value, bool is_t
     if (!inner.is_map()) inner = Value::MakeMap();
     SetBelow(inner, path.substr(dot + 1), value, is_table);
   } else if (is_table && !value.is_function()) {
-    if (!inner.is_map()) inner = Value::MakeMap();
-    inner = Merged(std::move(inner), AsTable(value));
+    const bool is_none = value.is_null() || value == Value("none");
+    if (is_none || !inner.is_map()) inner = Value::MakeMap();  // what came before is taken back
+    inner = Merged(std::move(inner), AsTable(is_none ? Value("none") : value));
   } else {
     inner = value;
   }
@@ -110,9 +81,13 @@ const Field* FindJobField(std::string_view path) {
 
 std::string KeyHint(std::string_view name, std::span<const std::string> candidates,
                     size_t list_at_most) {
-  const auto* const known = std::ranges::find(kOtherNames, FoldedName(name), &OtherName::theirs);
-  if (known == kOtherNames.end()) return DidYouMean(name, candidates, list_at_most);
-  return Str("; did you mean \"", known->ours, "\"?");
+  const std::string path = FoldedName(name);
+  const size_t leaf = path.rfind('.') + 1;  // 0 where there is no dot
+  const std::string_view ours = OurKey(std::string_view(path).substr(leaf));
+  const bool is_key = FindJobField(ours) || ours.find(':') != ours.npos;
+  const bool is_theirs = is_key && ours.starts_with(std::string_view(path).substr(0, leaf));
+  return is_theirs ? Str("; did you mean \"", ours, "\"?")
+                   : DidYouMean(name, candidates, list_at_most);
 }
 
 std::vector<std::string> JobFieldPaths() {

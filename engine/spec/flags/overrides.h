@@ -26,7 +26,8 @@ std::string KeyHint(std::string_view name, std::span<const std::string> candidat
                     size_t list_at_most = 12);
 
 /// Puts `value` into `overrides` at a path. "pipe" means parallel.pipe. "data" with a number means
-/// parallel.data, since a data source is never a number. `subject` and `where` are for errors, as
+/// parallel.data, since a data source is never a number. A table that is null or "none" becomes
+/// {"none"}, without what was said of it before. `subject` and `where` are for errors, as
 /// in Call (fields.h). Throws ConfigError for a value that does not fit, and for an unknown path
 /// with the nearest one.
 void SetOverride(Value& overrides, std::string_view path, const Value& value,

@@ -112,10 +112,23 @@ TEST(SetOverride, LaterOnesAddToTables) {
             MapOf({{"parallel", MapOf({{"pipe", 4}, {"model", 1}})}}));
 }
 
+TEST(SetOverride, ATableThatIsNoneTakesBackWhatWasSaid) {
+  const Value none = MapOf({{"stop", MapOf({{"1", "none"}})}});
+  EXPECT_EQ(Set("stop", "none", Set("stop.patience", 3)), none);
+  EXPECT_EQ(Set("stop", Value()), none);
+  EXPECT_EQ(Set("stop.patience", 3, none),
+            MapOf({{"stop", MapOf({{"1", "none"}, {"patience", 3}})}}));
+}
+
 TEST(KeyHint, KnowsWhatOtherEnginesCallAKey) {
   const std::vector<std::string> paths = JobFieldPaths();
   EXPECT_EQ(KeyHint("gradient-accumulation-steps", paths),
             "; did you mean \"batch.micro_batches\"?");
+  EXPECT_EQ(KeyHint("lr_schedule.T_max", paths), "; did you mean \"lr_schedule.steps\"?");
+  EXPECT_EQ(KeyHint("early-stopping", paths), "; did you mean \"stop\"?");
+  EXPECT_EQ(KeyHint("drop_last", paths), "; did you mean \"data:take(n)\"?");
+  EXPECT_THAT(KeyHint("eval.batch_size", paths), Not(HasSubstr("\"batch.size\"")));
+  EXPECT_THAT(KeyHint("params", paths), Not(HasSubstr("parameters")));
   EXPECT_EQ(KeyHint("stepz", paths), "; did you mean \"steps\"?");
   EXPECT_EQ(KeyHint("xyzzyplugh", paths, 0), "");
 }
@@ -200,7 +213,8 @@ TEST(SetOverride, NestedKeysInATable) {
 TEST(SetOverride, NestedKeysAreRefusedInATable) {
   const std::tuple<const char*, Value, const char*> cases[] = {
       {"save.evry", 5, "has no key \"save.evry\"; did you mean \"save.every\"?"},
-      {"save.every", 0, "every expects an integer, at least 1, or none; got the number 0"},
+      {"save.every", 0,
+       "every expects an integer, at least 1, or \"epoch\", or none; got the number 0"},
       {"save.keep", -1, "keep expects an integer, at least 0; got the number -1"},
       {"save.dir", 5, "dir expects a string; got the number 5"},
       {"eval.metric", "acuracy", "did you mean \"accuracy\"?"},

@@ -114,8 +114,14 @@ Parallel ReadParallel(const JobKeys& keys) {
   return {OrZero(table["pipe"]), OrZero(table["data"]), OrZero(table["model"])};
 }
 
+/// Two sizes say the third.
+bool IsWholeBatch(const Value&, const Value& over) {
+  return std::ranges::count_if(
+             over.as_map(), [](const Value::Entry& entry) { return !entry.second.is_null(); }) >= 2;
+}
+
 Batch ReadBatch(const JobKeys& keys) {
-  const Value table = keys.Table("batch", BatchFields(), /*enough=*/2);
+  const Value table = keys.Table("batch", BatchFields(), IsWholeBatch);
   const Batch batch = {CountOf(table["size"]), CountOf(table["micro_batches"]),
                        CountOf(table["micro_batch_size"])};
   if (table.is_null()) return batch;
@@ -127,6 +133,11 @@ Value DataTable(const JobKeys& keys, const Value& value) {
   if (value.is_function() || (value.is_map() && value.Has("source")))
     return Value::MakeMap({{"train", value}});
   return CanonicalizeGiven(DataFields(), keys.CallFor("the job's data", value));
+}
+
+/// Whether an override takes a source away: --data.test=none.
+bool IsNone(const Value& over) {
+  return over.is_null() || CallOf(over).positional == Value::List{"none"};
 }
 
 /// A micro-batch of padded samples has a mask behind its input.
@@ -145,29 +156,41 @@ void AddMask(const JobKeys& keys, DataSpec& spec) {
 /// How data is read, beside train and test: workers, prefetch, collate.
 void ReadLoading(const JobKeys& keys, DataSpec& spec) {
   if (!HasEnd(spec)) return;
+  const Value table =
+      Merged(DataTable(keys, keys.script("data")), DataTable(keys, keys.override_of("data")));
   for (const char* option : {"workers", "prefetch", "collate"}) {
-    Value value = DataTable(keys, keys.override_of("data"))[option];
-    if (value.is_null()) value = DataTable(keys, keys.script("data"))[option];
-    if (!value.is_null()) spec.options.Set(option, value);
+    if (!table[option].is_null()) spec.options.Set(option, table[option]);
   }
   if (spec.options["collate"] == Value("pad")) AddMask(keys, spec);
 }
 
+/// The input of a sample, where it is one tensor.
+std::optional<TensorSpec> SampleOf(const DataSpec& data) {
+  if (!HasEnd(data)) return std::nullopt;
+  const TensorSpecs inputs = FactsOf(data).inputs;
+  return inputs.size() == 1 ? std::optional(inputs[0]) : std::nullopt;
+}
+
+/// `train`: of data.test the training's, whose samples tell how images are read (--input).
 DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input,
-                  const ExamineData& examine) {
+                  const ExamineData& examine, const DataSpec& train = {}) {
   Value source = DataTable(keys, keys.script("data"))[name];
-  const Value over = DataTable(keys, keys.override_of("data"))[name];
-  if (over.is_map() && !over.Has("source")) {
+  const Value table = DataTable(keys, keys.override_of("data"));
+  const Value& over = table[name];
+  if (table.Has(name) && IsNone(over)) {
+    source = Value();
+  } else if (over.is_map() && !over.Has("source")) {
     if (!source.is_map()) keys.Refuse(Str("data.", name, " is no source that has options"));
     source = Merged(source, over);
   } else if (!over.is_null()) {
     source = over;
   }
-  const Value given = DataTable(keys, keys.override_of("data"))["input"];
+  const Value& given = table["input"];
   if (std::string_view(name) == "test" && !given.is_null()) {
     const Value data = DataTable(keys, keys.script("data"));
+    const std::optional<TensorSpec> sample = input ? std::optional(*input) : SampleOf(train);
     source = ReadingInput(source.is_map() ? source : data["train"], given.as_string(), keys.where(),
-                          input);
+                          sample ? &*sample : nullptr);
   }
   DataSpec spec = ParseDataSpec(source, input, keys.where(), examine);
   ReadLoading(keys, spec);
@@ -226,10 +249,10 @@ void ReadLength(const JobKeys& keys, Job& job) {
 SaveSpec ReadSave(const JobKeys& keys, const EvalSpec& eval) {
   const Value table = keys.Table("save", SaveFields());
   if (table.is_null()) return {};
-  SaveSpec save = {table["dir"].as_string(), CountOf(table["every"]), table["keep"].as_int()};
+  SaveSpec save = {table["dir"].as_string(), EveryOf(table["every"]), table["keep"].as_int()};
   if (save.dir == "none") return {};
   const std::string best = TextOf(table["best"]);
-  if (!best.empty()) save.best = ReadMonitor(keys, "save.best", best, Value(), eval);
+  if (!best.empty()) save.best = ReadMonitor(keys, "save.best", best, table["mode"], eval);
   if (save.dir.empty()) keys.Refuse("save.dir expects the name of a folder; got \"\"");
   return save;
 }
@@ -242,8 +265,13 @@ Callbacks ReadCallbacks(const JobKeys& keys) {
   return {function("on_step"), function("on_eval"), function("on_epoch")};
 }
 
+/// The script's map, prefix, except and strict are of the script's own file.
+bool IsOtherFile(const Value& script, const Value& over) {
+  return script.Has("from") && over.Has("from") && script["from"] != over["from"];
+}
+
 WeightsSpec ReadWeights(const JobKeys& keys, const std::vector<LayerSpec>& layers) {
-  const Value table = keys.Table("weights", WeightsFields());
+  const Value table = keys.Table("weights", WeightsFields(), IsOtherFile);
   if (table.is_null() || table["from"].as_string() == "none") return {};
   WeightsSpec weights = {.from = table["from"].as_string(),
                          .map = table["map"],
@@ -252,7 +280,9 @@ WeightsSpec ReadWeights(const JobKeys& keys, const std::vector<LayerSpec>& layer
   if (weights.from.empty()) keys.Refuse("weights.from expects a file or a folder; got \"\"");
   if (!table["strict"].is_null()) weights.strict = table["strict"].as_bool();
   if (table["strict"].is_null() && !weights.map.is_null()) weights.strict = true;
-  keys.Placed([&] { return SelectLayers(weights.except, layers, "weights.except"); });
+  const std::vector<int> excepted =
+      keys.Placed([&] { return SelectLayers(weights.except, layers, "weights.except"); });
+  CheckWholeTies(layers, excepted, "weights.except");
   return weights;
 }
 
@@ -291,7 +321,7 @@ RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& l
                 : value;
     const Value table =
         CanonicalizeGiven(RecomputeFields(), keys.CallFor("the job's recompute", given));
-    if (!table.Has("every")) keys.Refuse("recompute expects {every=N}");
+    if (table["every"].is_null()) keys.Refuse("recompute expects {every=N}");
     return {.method = Method::kEvery, .every = static_cast<int>(table["every"].as_int())};
   }
   RecomputeSpec spec = {.method = Method::kLayers, .layers = ReadSelector(value)};
@@ -348,7 +378,7 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.lr_schedule = ReadLrSchedule(keys);
   const TensorSpec* input = job.input ? &*job.input : nullptr;
   job.train_data = ReadData(keys, "train", input, raw.examine);
-  job.test_data = ReadData(keys, "test", input, raw.examine);
+  job.test_data = ReadData(keys, "test", input, raw.examine, job.train_data);
   keys.Placed([&] { MatchClasses(job.train_data, job.test_data); });
   job.eval = ReadEval(keys, job.loss);
   job.stop = ReadStop(keys, job);
@@ -359,6 +389,7 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
     ReadMonitor(keys, "lr_schedule.monitor", options["monitor"].as_string(), options["mode"],
                 job.eval);
   }
+  CheckEpochs(keys, job);
   CheckEvaluated(keys, job);
   ReadStart(keys, job);
   ReadLength(keys, job);

@@ -427,6 +427,21 @@ TEST(Optimizer, Errors) {
             "net.lua:3: the job: there is no optimizer \"adma\"; did you mean \"adam\"?");
   EXPECT_THAT(BuildError({{"optimizer", "wxyz"}}),
               HasSubstr("net.lua:3: the job: there is no optimizer \"wxyz\""));
+  EXPECT_THAT(BuildError({{"lr_schedule", "CosineAnnealingLR"}}),
+              HasSubstr("; it is one of constant, warmup, linear, cosine, "));
+  EXPECT_THAT(BuildError({{"lr_schedule", MapOf({{"1", "cosine"}, {"T_max", 9}})}}),
+              HasSubstr("has no option \"T_max\"; did you mean \"steps\"?"));
+  for (const char* name : {"params", "name"}) {
+    const Value group = MapOf({{name, "bias"}});
+    EXPECT_THAT(BuildError({{"optimizer", MapOf({{"1", "sgd"}, {"groups", Value::List{group}}})}}),
+                HasSubstr("did you mean \"parameters\"?"));
+  }
+  EXPECT_THAT(BuildError({{"data", MapOf({{"train", Digits()}, {"val", Digits()}})}}),
+              HasSubstr("did you mean \"test\"?"));
+  EXPECT_THAT(BuildError({{"batch", MapOf({{"batch_size", 8}})}}),
+              HasSubstr("did you mean \"size\"?"));
+  EXPECT_THAT(BuildError({{"data", MapOf({{"train", Digits()}, {"drop_last", true}})}}),
+              HasSubstr("did you mean \"data:take(n)\"?"));
   EXPECT_THAT(BuildError({{"optimizer", MapOf({{"lr", 0.1}})}}),
               HasSubstr("net.lua:3: the job: optimizer needs a type first: one of sgd, adam, "));
   EXPECT_EQ(BuildError({{"optimizer", 0.1}}),
@@ -655,6 +670,52 @@ TEST(Stop, NamesWhatEvaluationsGive) {
             "test.loss");
 }
 
+TEST(Stop, OfAFunctionsMetricTheScriptSaysWhetherMoreIsBetter) {
+  const auto keys = [](const char* key, Value::Map table) {
+    return Value::Map{
+        {"data", MapOf({{"train", Digits()}, {"test", Digits("test")}})},
+        {"eval", MapOf({{"every", 5}, {"metrics", MapOf({{"iou", Function("net.lua:5")}})}})},
+        {key, MapOf(std::move(table))}};
+  };
+  const Value::Map best = {{"dir", "runs"}, {"best", "test.iou"}};
+  EXPECT_EQ(BuildError(keys("save", best)),
+            "net.lua:3: the job: save.best: nobody knows whether more or less of test.iou is "
+            "better: say save.mode = \"max\" or \"min\"");
+  EXPECT_THAT(BuildError(keys("stop", {{"monitor", "test.iou"}})), HasSubstr("say stop.mode = "));
+  EXPECT_THAT(BuildError(keys("lr_schedule", {{"1", "plateau"}, {"monitor", "test.iou"}})),
+              HasSubstr("say lr_schedule.mode = "));
+  const auto with = [&](const char* mode) {
+    Value::Map table = best;
+    table.emplace_back("mode", mode);
+    return Build(keys("save", table)).save.best.larger_is_better;
+  };
+  EXPECT_TRUE(with("max"));
+  EXPECT_FALSE(with("min"));
+  EXPECT_TRUE(
+      Build(keys("save", {{"dir", "runs"}, {"best", "test.accuracy"}})).save.best.larger_is_better);
+}
+
+TEST(Eval, EveryEpochNeedsDataWithAnEnd) {
+  const auto keys = [](Value data) { return Value::Map{{"data", std::move(data)}, {"steps", 5}}; };
+  const Job job =
+      Build(keys(Digits()),
+            Over({{"eval.every", "epoch"}, {"save", MapOf({{"1", "run"}, {"every", "epoch"}})}}));
+  EXPECT_EQ(job.eval.every, kEveryEpoch);
+  EXPECT_EQ(job.save.every, kEveryEpoch);
+  EXPECT_EQ(job.ToValue()["save"]["every"], Value("epoch"));
+  EXPECT_EQ(EverySteps(job.save.every, 7), 7);
+  EXPECT_EQ(EverySteps(3, 7), 3);
+  for (const char* key : {"eval", "save"}) {
+    EXPECT_EQ(BuildError(keys(Function("net.lua:5")),
+                         Over({{"save.dir", "run"}, {Str(key, ".every"), "epoch"}})),
+              Str("net.lua:3: the job: ", key,
+                  ".every = \"epoch\" needs data.train with an end; "
+                  "a function has none: give steps"));
+  }
+  EXPECT_THAT(BuildError({{"eval", MapOf({{"every", "epochs"}})}}),
+              HasSubstr("did you mean \"epoch\"?"));
+}
+
 // ---- freeze ----
 
 TEST(Freeze, AllButSome) {
@@ -878,6 +939,50 @@ TEST(Weights, WithAMapAllMustFit) {
   EXPECT_THAT(BuildError({{"weights", ""}}), HasSubstr("expects a file or a folder"));
 }
 
+TEST(Weights, AnotherFileLeavesTheScriptsTableOut) {
+  const Value::Map script = {{"weights", MapOf({{"1", "theirs.pt"},
+                                                {"map", "gpt2"},
+                                                {"except", 2},
+                                                {"prefix", "m."},
+                                                {"strict", false}})}};
+  const WeightsSpec other = Build(script, Over({{"weights", "runs/net"}})).weights;
+  EXPECT_EQ(other.from, "runs/net");
+  EXPECT_TRUE(other.map.is_null());
+  EXPECT_EQ(other.prefix, "");
+  EXPECT_THAT(other.except.items, IsEmpty());
+  EXPECT_EQ(other.strict, std::nullopt);
+  const WeightsSpec mapped =
+      Build(script, Over({{"weights", MapOf({{"1", "b.pt"}, {"map", "bert"}})}})).weights;
+  EXPECT_EQ(mapped.map, Value("bert"));
+  EXPECT_EQ(mapped.prefix, "");
+  for (const Value& over : {Over({{"weights", "theirs.pt"}}), Over({{"weights.map", "gpt2"}})}) {
+    const WeightsSpec same = Build(script, over).weights;
+    EXPECT_EQ(same.prefix, "m.") << over.ToLua();
+    EXPECT_EQ(same.strict, false) << over.ToLua();
+  }
+  const Value::Map map = {{"weights", MapOf({{"map", "gpt2"}})}};
+  EXPECT_EQ(Build(map, Over({{"weights", "hub/"}})).weights.map, Value("gpt2"))
+      << "of no file of the script's own";
+}
+
+TEST(Weights, ExceptNamesAllUsesOfATie) {
+  const auto error = [](const Value& except) {
+    RawJob raw = SmallJob({{"weights", MapOf({{"1", "a.pt"}, {"except", except}})}});
+    for (const size_t i : {size_t{1}, size_t{3}}) {
+      raw.layers.list[i].layer = Layer("Linear", {64, 64});
+      raw.layers.list[i].layer.tied_key = "e";
+    }
+    return ErrorOf([&] { BuildJob(raw, {}); });
+  };
+  for (const int one : {1, 3}) {
+    EXPECT_THAT(error(one), HasSubstr("strata.tied{\"e\"}: weights.except names only one of layer "
+                                      "1 Linear(64, 64) and layer 3 Linear(64, 64), which share a "
+                                      "tensor; name both"));
+  }
+  EXPECT_EQ(error(Ints({1, 3})), "");
+  EXPECT_EQ(error(2), "");
+}
+
 TEST(Zero, OnlyTheOptimizersStateIsSharded) {
   EXPECT_EQ(Build({}).zero, 0);
   EXPECT_EQ(Build({{"zero", 1}}).zero, 1);
@@ -911,6 +1016,67 @@ TEST(JobOverrides, AWholeBatchReplacesTheScripts) {
   EXPECT_EQ(batch.micro_batch_size, 4);
   EXPECT_EQ(Build(script, Over({{"size", 64}, {"micro_batch_size", 2}})).batch.micro_batches, 32);
   EXPECT_THAT(BuildError(script, Over({{"size", 64}})), HasSubstr("batch: size 64 is not"));
+}
+
+TEST(JobOverrides, NoneLeavesTheDefaultOfATablesKey) {
+  const Value::Map script = {
+      {"save", MapOf({{"dir", "run"}, {"every", 2}, {"keep", 5}})},
+      {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})},
+      {"optimizer",
+       MapOf({{"1", "sgd"},
+              {"momentum", 0.5},
+              {"groups", Value::List{MapOf({{"layers", 1}, {"momentum", Value()}})}}})},
+      {"data", MapOf({{"train", Digits()}, {"test", Digits("test")}, {"workers", 3}})}};
+  const SaveSpec save = Build(script, Over({{"save.every", "none"}})).save;
+  EXPECT_EQ(save.every, 0);
+  EXPECT_EQ(save.keep, 5);
+  const auto with = [](const char* name) { return Over({{"save", MapOf({{name, Value()}})}}); };
+  EXPECT_EQ(Build(script, with("keep")).save.keep, 2);
+  EXPECT_THAT(BuildError(script, with("dir")), HasSubstr("the job's save needs dir"));
+  EXPECT_EQ(Build(script, Over({{"batch.size", "none"}, {"micro_batches", 16}})).batch.size, 128);
+  EXPECT_THAT(Build(script, Over({{"optimizer.groups", "none"}})).optimizer.groups, IsEmpty());
+  EXPECT_FALSE(Build(script).optimizer.groups[0].options.Has("momentum"))
+      << "of a group null is nothing, as nil is";
+  EXPECT_EQ(Build(script).train_data.options["workers"], Value(3));
+  EXPECT_TRUE(
+      Build(script, Over({{"data.workers", "none"}})).train_data.options["workers"].is_null());
+  for (const Value& none : {Value("none"), Value()}) {
+    const Job job = Build(script, Over({{"data", MapOf({{"test", none}})}}));
+    EXPECT_EQ(job.test_data.kind, "");
+    EXPECT_EQ(job.train_data.kind, "digits");
+  }
+  EXPECT_EQ(Build(script, Over({{"data.test", "none"}})).test_data.kind, "");
+  EXPECT_THAT(BuildError({{"recompute", MapOf({{"every", Value()}})}}),
+              HasSubstr("recompute expects {every=N}"));
+}
+
+TEST(JobOverrides, NoneLeavesATableAsIfTheScriptHadNotGivenIt) {
+  const Value::Map script = {{"data", MapOf({{"train", Digits()}, {"test", Digits("test")}})},
+                             {"stop", MapOf({{"patience", 3}})},
+                             {"eval", MapOf({{"every", 5}})},
+                             {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
+                             {"precision", "bf16"},
+                             {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.5}})},
+                             {"callbacks", MapOf({{"on_step", Function("net.lua:5")}})}};
+  for (const Value& none : {Value("none"), Value()}) {
+    const auto over = [&](const char* key) { return Build(script, Over({{key, none}})); };
+    EXPECT_EQ(over("stop").stop.monitor, "");
+    EXPECT_EQ(Build(script, Over({{"stop", none}, {"eval", none}})).eval.every, 0);
+    EXPECT_EQ(over("lr_schedule").lr_schedule.type, "constant");
+    EXPECT_EQ(over("precision").precision.name, "float32");
+    EXPECT_EQ(over("optimizer").optimizer.type, "sgd");
+    EXPECT_EQ(over("optimizer").optimizer.options["lr"], Value(1e-3));
+    EXPECT_LT(over("callbacks").callbacks.on_step.id, 0);
+    EXPECT_EQ(Build(script, Over({{"stop", none}, {"data", none}})).train_data.kind, "");
+  }
+  const auto behind = [&](const Value& overrides) { return Build(script, overrides).optimizer; };
+  EXPECT_EQ(behind(Over({{"optimizer.lr", 0.25}, {"optimizer", "none"}})).options["lr"],
+            Value(1e-3))
+      << "the last one holds";
+  EXPECT_EQ(behind(Over({{"optimizer", "none"}, {"optimizer.lr", 0.25}})).options["lr"],
+            Value(0.25));
+  EXPECT_EQ(behind(Over({{"optimizer", "none"}, {"optimizer.lr", 0.25}})).type, "sgd");
+  EXPECT_EQ(Build({{"stop", "none"}, {"lr_schedule", "none"}}).stop.monitor, "");
 }
 
 TEST(JobOverrides, OptionsMergeWithinOneType) {
@@ -980,6 +1146,24 @@ TEST(JobOverrides, AnInputIsReadAsTheJobsDataIs) {
     const Value read = options(keys, input);
     EXPECT_EQ(read["path"], Value("new.csv"));
     EXPECT_TRUE(read["like"].is_null());
+  }
+}
+
+/// Where the job's own data are no images in files.
+TEST(JobOverrides, ImagesGetTheSizeOfTheJobsSamples) {
+  const Value arrays = MakeDataSource("npy", {"x.npy"}, {}, "net.lua:9");
+  const Value test = MakeDataStep("take", MakeDataStep("cache", arrays, {}, {}, "net.lua:9"), {5},
+                                  {}, "net.lua:9");
+  for (const int64_t channels : {1, 3}) {
+    RawJob raw = SmallJob({{"data", MapOf({{"train", arrays}, {"test", test}})}});
+    raw.examine = [&](const DataSpec&) {
+      return DataFacts{5, {{{channels, 32, 32}, DType::kFloat32}}, {{{}, DType::kInt64}}, 10};
+    };
+    const Value images =
+        BuildJob(raw, Over({{"data.input", "photos.png"}})).test_data.options["of"];
+    EXPECT_EQ(images["source"], Value("image_folder"));
+    EXPECT_EQ(images["size"], Value(32));
+    EXPECT_EQ(images["channels"], Value(channels));
   }
 }
 

@@ -66,8 +66,9 @@ struct LrScheduleSpec {
   FunctionRef function;  ///< function(step) -> factor
 };
 
-/// A data source. `kind` is "" (none), "digits", "cifar10", "text", "images", "tokens" or
-/// "function" (function(i) -> input, target, where i is the global number of the micro-batch).
+/// A data source. `kind` is "" (none), a name of DataSourceTypes() or DataStepTypes()
+/// (data_source.h), or "function" (function(i) -> input, target, where i is the global number of
+/// the micro-batch).
 struct DataSpec {
   std::string kind;
   Value options;  ///< map: every field of the source's table (data_source.h)
@@ -113,11 +114,24 @@ struct RecomputeSpec {
   FunctionRef function = {};
 };
 
+/// Begins the type of a metric that is run as a loss.
+inline constexpr const char* kMetricPrefix = "eval.metrics.";
+
 /// A number about outputs and targets. Without a function it is one of MetricTypes()
 /// (job_fields.h).
 struct MetricSpec {
   std::string name;
   FunctionRef function = {};  ///< function(output, target) -> mean of the rows, or sum and weight
+
+  /// What such a function is run as. Its type is what messages call it.
+  LayerSpec AsLoss() const {
+    LayerSpec loss;
+    loss.type = kMetricPrefix + name;
+    loss.where = function.where;
+    loss.scripted = true;
+    loss.forward = function;
+    return loss;
+  }
 };
 
 /// Texts that a language model writes while it trains.
@@ -127,9 +141,16 @@ struct SamplesSpec {
   Value options;                     ///< of TextFields() (job_fields.h)
 };
 
+/// In place of steps: the steps of a pass over data.train, which whoever opens the data knows.
+inline constexpr int64_t kEveryEpoch = -1;
+/// EvalSpec::every or SaveSpec::every in steps.
+inline int64_t EverySteps(int64_t every, int64_t steps_per_epoch) {
+  return every == kEveryEpoch ? steps_per_epoch : every;
+}
+
 /// When and how data.test is evaluated.
 struct EvalSpec {
-  int64_t every = 0;   ///< steps between evaluations; 0 = only at the end
+  int64_t every = 0;   ///< steps between evaluations, or kEveryEpoch; 0 = only at the end
   int64_t batch = 0;   ///< samples per micro-batch; 0 = the training micro-batch size
   std::string metric;  ///< "accuracy" (default for class losses), "none"
   std::vector<MetricSpec> metrics = {};  ///< further ones
@@ -154,7 +175,7 @@ struct Callbacks {
 /// Where and when a training is saved.
 struct SaveSpec {
   std::string dir;    ///< the folder of saves; "" = nothing is saved
-  int64_t every = 0;  ///< steps between two saves; 0 = only at the end
+  int64_t every = 0;  ///< steps between two saves, or kEveryEpoch; 0 = only at the end
   int64_t keep = 2;   ///< how many saves are kept; 0 = all
   /// What makes a save the best one, which is kept in a folder of its own in `dir`.
   MonitorSpec best = {};
@@ -175,7 +196,7 @@ struct WeightsSpec {
 /// starts from the beginning.
 inline constexpr const char* kLatestSave = "latest";
 
-/// A checked job. docs/design.md, section 1, explains every key.
+/// A checked job. docs/keys.md has every key.
 struct Job {
   std::string script;  ///< the script's path as given; "" for a job typed at the prompt
   std::string name;
@@ -215,11 +236,11 @@ struct Job {
   std::string transport;  ///< "nccl", "gloo", "threads", or "" = derived
   int threads = 0;        ///< for each rank; 0 = the machine's cores divided by its ranks
   double timeout = 1800;  ///< seconds until a communication fails
-  double hang_timeout = 120;  ///< seconds without progress until the watchdog acts
-  int64_t tie_check = 100;    ///< steps between two comparisons of tied parameters; 0 = never
-  bool comm_log = false;      ///< what collectives took, at the end
-  std::string log;            ///< JSONL file; "" = none
-  std::string trace;          ///< Chrome's trace format, with every action's time; "" = none
+  double hang_timeout = 0;  ///< seconds without progress until the watchdog acts; 0 = HangSeconds()
+  int64_t tie_check = 100;  ///< steps between two comparisons of tied parameters; 0 = never
+  bool comm_log = false;    ///< what collectives took, at the end
+  std::string log;          ///< JSONL file; "" = none
+  std::string trace;        ///< Chrome's trace format, with every action's time; "" = none
   /// "stop", "skip" or "warn": what becomes of a step whose loss or gradients are not finite.
   std::string nonfinite = "stop";
   bool losses = false;      ///< print and return the loss of every micro-batch

@@ -51,8 +51,9 @@ const FieldTable& RecomputeFields() {
 
 const FieldTable& EvalFields() {
   static const FieldTable fields = {
-      Field::Int("every", "steps between two evaluations; 0 = only at the end")
+      Field::Int("every", "steps between two evaluations, or epoch; 0 = only at the end")
           .AtLeast(0)
+          .Or({"epoch"})
           .Default(0),
       Field::Int("batch", "samples of a micro-batch; none = as in training").AtLeast(1).Optional(),
       Field::Choice("metric", {"auto", "accuracy", "none"}, "auto = accuracy for class losses")
@@ -115,9 +116,15 @@ const FieldTable& CallbackFields() {
 const FieldTable& SaveFields() {
   static const FieldTable fields = {
       Field::String("dir", "the folder of saves; none = nothing is saved"),
-      Field::Int("every", "steps between two saves; none = only at the end").AtLeast(1).Optional(),
+      Field::Int("every", "steps between two saves, or epoch; none = only at the end")
+          .AtLeast(1)
+          .Or({"epoch"})
+          .Optional(),
       Field::Int("keep", "saves that stay, the newest; 0 = all").AtLeast(0).Default(2),
       Field::String("best", "keeps also the best, by test.loss or test.NAME, in its folder best")
+          .Optional(),
+      Field::Choice("mode", {"min", "max"},
+                    "which is the best; none = max for metrics of which more is better")
           .Optional(),
   };
   return fields;

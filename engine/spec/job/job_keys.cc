@@ -21,13 +21,26 @@ struct JobKeys::Typed {
   Call call;         // the options
 };
 
-JobKeys::JobKeys(const RawJob& raw, const Value& overrides) : raw_(raw), overrides_(overrides) {
+JobKeys::JobKeys(const RawJob& raw, const Value& overrides)
+    : raw_(raw), overrides_(overrides.is_null() ? Value::MakeMap() : overrides) {
   Call call = CallFor("the job", raw.keys);
   CanonicalizeGiven(JobFields(), call);
   script_ = Value::MakeMap(call.named);
-  const Value& over = overrides.is_null() ? Value::MakeMap() : overrides;
-  call.named = Merged(script_, over).as_map();
+  TakeAwayNone();
+  call.named = Merged(script_, overrides_).as_map();
   flat_ = Canonicalize(JobFields(), call);
+}
+
+void JobKeys::TakeAwayNone() {
+  for (const Field& field : JobFields()) {
+    if (field.kind != FieldKind::kTable) continue;
+    if (script_[field.name] == Value("none")) script_.Erase(field.name);
+    Value over = overrides_[field.name];
+    if (!over.is_map() || over["1"] != Value("none")) continue;
+    script_.Erase(field.name);
+    over.Erase("1");
+    overrides_.Set(field.name, over.as_map().empty() ? Value() : over);
+  }
 }
 
 Call JobKeys::CallFor(std::string subject, const Value& value) const {
@@ -42,12 +55,12 @@ void JobKeys::Refuse(const std::string& message) const {
   throw ConfigError(Str(Place(raw_.where), "the job: ", message));
 }
 
-Value JobKeys::Table(const char* key, const FieldTable& fields, size_t enough) const {
+Value JobKeys::Table(const char* key, const FieldTable& fields, Replaces replaces) const {
   if (!given(key)) return Value();
   const std::string subject = Str("the job's ", key);
   const Value base = CanonicalizeGiven(fields, CallFor(subject, script(key)));
   const Value over = CanonicalizeGiven(fields, CallFor(subject, override_of(key)));
-  const Value table = over.as_map().size() >= enough ? over : Merged(base, over);
+  const Value table = replaces && replaces(base, over) ? over : Merged(base, over);
   return Canonicalize(fields, CallFor(subject, table));
 }
 
@@ -81,7 +94,8 @@ const OptionTable& JobKeys::TypeIn(const char* key, const std::vector<OptionTabl
     names.push_back(table.name);
   }
   if (type.empty()) Refuse(Str(key, " needs a type first: one of ", Join(names, ", ")));
-  Refuse(Str("there is no ", key, " \"", type, "\"", DidYouMean(OurName(type), names)));
+  Refuse(
+      Str("there is no ", key, " \"", type, "\"", DidYouMean(OurName(type), names, names.size())));
 }
 
 std::pair<std::string, Value> JobKeys::TypedTable(const char* key,
@@ -124,6 +138,8 @@ std::pair<std::string, Value> JobKeys::TypedValue(const char* key,
 }
 
 int64_t CountOf(const Value& value) { return value.is_null() ? 0 : value.as_int(); }
+
+int64_t EveryOf(const Value& value) { return value.is_string() ? kEveryEpoch : CountOf(value); }
 
 std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
 

@@ -2,7 +2,6 @@
 // and its parts use it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -15,7 +14,7 @@
 
 namespace strata {
 
-/// Reads keys; overrides take precedence over the script's keys. Holds references to both.
+/// Reads keys; overrides take precedence over the script's keys. Holds a reference to the script's.
 class JobKeys {
  public:
   /// Throws ConfigError for unknown keys, and for values that do not fit their fields. Tables are
@@ -33,10 +32,11 @@ class JobKeys {
   bool overridden(const char* key) const { return !overrides_[key].is_null(); }
   bool given(const char* key) const { return overridden(key) || !script_[key].is_null(); }
 
-  /// The canonical table of a key. The override's names take precedence over the script's. Null
-  /// when neither has the key. If the override has at least `enough` names, the script's table is
-  /// ignored.
-  Value Table(const char* key, const FieldTable& fields, size_t enough = SIZE_MAX) const;
+  /// Whether the override of a table leaves nothing of the script's, from what each of them gives.
+  using Replaces = bool (*)(const Value& script, const Value& over);
+  /// The canonical table of a key. The override's names take precedence over the script's, unless
+  /// it `replaces` them all. Null when neither has the key.
+  Value Table(const char* key, const FieldTable& fields, Replaces replaces = nullptr) const;
   /// Type and options of a key such as {"sgd", lr=0.1}. An override of another type drops the
   /// script's options. If neither has the key: `fallback` with its defaults. `type_name`: an option
   /// that says the type as well.
@@ -70,16 +70,21 @@ class JobKeys {
 
  private:
   struct Typed;
+  /// A table that is none is as if the script had not given it: stop = "none", --stop=none. What
+  /// overrides say of it behind that stays.
+  void TakeAwayNone();
   Typed ReadTyped(const char* key, const Value& value, const char* type_name) const;
 
   const RawJob& raw_;
-  const Value& overrides_;
+  Value overrides_;
   Value script_;  // raw_.keys as a map
   Value flat_;
 };
 
 /// What a key without a value stands for: 0, "", no layers.
 int64_t CountOf(const Value& value);
+/// Steps, or kEveryEpoch of "epoch".
+int64_t EveryOf(const Value& value);
 std::string TextOf(const Value& value);
 /// An item alone is a list of one.
 LayerSelector ReadSelector(const Value& value);

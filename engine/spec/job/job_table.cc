@@ -26,10 +26,6 @@ Value ToValue(const Precision& precision) { return PrecisionToValue(precision); 
 
 Value ToValue(const LayerSelector& selector) { return selector.items; }
 
-Value ToValue(const TensorSpec& spec) {
-  return Value::MakeMap({{"shape", Value::IntList(spec.shape)}, {"dtype", DTypeName(spec.dtype)}});
-}
-
 Value ToValue(const ParameterGroup& group) {
   Value value = Value::MakeMap({{"layers", group.layers.items}, {"parameters", group.parameters}});
   if (!group.type.empty()) value.Set("type", group.type);
@@ -101,10 +97,14 @@ Value ToValue(const Callbacks& callbacks) {
                          {"on_epoch", callbacks.on_epoch}});
 }
 
+Value EveryToValue(int64_t every) { return every == kEveryEpoch ? Value("epoch") : Value(every); }
+
 Value ToValue(const SaveSpec& save) {
-  Value value = Value::MakeMap({{"dir", save.dir}, {"every", save.every}, {"keep", save.keep}});
-  if (!save.best.monitor.empty()) value.Set("best", save.best.monitor);
-  return value;
+  Value value =
+      Value::MakeMap({{"dir", save.dir}, {"every", EveryToValue(save.every)}, {"keep", save.keep}});
+  if (save.best.monitor.empty()) return value;
+  value.Set("best", save.best.monitor);
+  return value.Set("mode", save.best.larger_is_better ? "max" : "min");
 }
 
 Value ToValue(const WeightsSpec& spec) {
@@ -128,8 +128,8 @@ Value ToValue(const SamplesSpec& samples) {
 }
 
 Value ToValue(const EvalSpec& eval) {
-  Value value =
-      Value::MakeMap({{"every", eval.every}, {"batch", eval.batch}, {"metric", eval.metric}});
+  Value value = Value::MakeMap(
+      {{"every", EveryToValue(eval.every)}, {"batch", eval.batch}, {"metric", eval.metric}});
   Value::List metrics;
   for (const MetricSpec& metric : eval.metrics) {
     metrics.push_back(Value::MakeMap({{"name", metric.name}, {"function", metric.function}}));

@@ -77,6 +77,8 @@ TEST(JobToValue, HoldsEveryKey) {
   EXPECT_THAT(names, testing::UnorderedElementsAreArray(expected));
 }
 
+TEST(Job, MadeByHandIsWatchedAsAScripts) { EXPECT_EQ(Job().hang_timeout, Build().hang_timeout); }
+
 TEST(KeysFreeOnResume, AreThoseThatTeachNothing) {
   EXPECT_THAT(KeysFreeOnResume(),
               testing::AllOf(testing::Contains("parallel"), testing::Contains("steps")));

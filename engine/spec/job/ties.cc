@@ -21,6 +21,13 @@ std::string Title(const std::vector<LayerSpec>& layers, int index) {
   throw ConfigError(Str(Place(layer.where), "strata.tied{\"", layer.tied_key, "\"}: ", why));
 }
 
+[[noreturn]] void RefuseOneOf(const std::vector<LayerSpec>& layers, int first, int index,
+                              std::string_view subject) {
+  Refuse(layers, index,
+         Str(subject, " names only one of ", Title(layers, first), " and ", Title(layers, index),
+             ", which share a tensor; name both"));
+}
+
 void RefuseNested(const LayerSpec& outer, const LayerSpec& layer) {
   if (!layer.tied_key.empty()) {
     throw ConfigError(Str(Place(layer.where), "strata.tied{\"", layer.tied_key,
@@ -95,6 +102,18 @@ void CheckTies(const std::vector<LayerSpec>& layers) {
   for (const Tie& tie : FindTies(layers)) CheckTie(layers, tie);
 }
 
+void CheckWholeTies(const std::vector<LayerSpec>& layers, const std::vector<int>& chosen,
+                    std::string_view subject) {
+  for (const Tie& tie : FindTies(layers)) {
+    const int first = tie.layers.front();
+    const bool has_first = std::ranges::binary_search(chosen, first);
+    for (const int index : tie.layers) {
+      if (std::ranges::binary_search(chosen, index) == has_first) continue;
+      RefuseOneOf(layers, first, index, subject);
+    }
+  }
+}
+
 void CheckTieOptions(const Job& job) {
   const std::vector<LayerSpec>& layers = job.layers;
   for (const Tie& tie : FindTies(layers)) {
@@ -105,9 +124,7 @@ void CheckTieOptions(const Job& job) {
       for (size_t i = 0; i < layer.tied_weights.size(); ++i) {
         const bool is_frozen = layer.IsFrozen(layer.tied_weights[i]);
         if (is_frozen != head.IsFrozen(head.tied_weights[i])) {
-          Refuse(layers, index,
-                 Str("freeze names only one of ", Title(layers, first), " and ",
-                     Title(layers, index), ", which share a tensor; name both"));
+          RefuseOneOf(layers, first, index, "freeze");
         }
         if (is_frozen != head.IsFrozen(head.tied_weights[0])) {
           Refuse(layers, index,

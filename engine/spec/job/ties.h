@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/job/job.h"
@@ -22,6 +23,11 @@ std::vector<Tie> FindTies(const std::vector<LayerSpec>& layers);
 /// parameter that a layer does not have (with the nearest name), uses of a key that share different
 /// numbers of parameters or different shapes, and a tied layer inside another layer.
 void CheckTies(const std::vector<LayerSpec>& layers);
+
+/// Throws ConfigError when of the uses of a key only some are among the `chosen` layers
+/// (ascending). `subject` is the key that chose them: "weights.except".
+void CheckWholeTies(const std::vector<LayerSpec>& layers, const std::vector<int>& chosen,
+                    std::string_view subject);
 
 /// Checks what ties need of the rest of the job. Throws ConfigError when of the uses of a key only
 /// some are frozen, or when they have different optimizer options.

@@ -68,6 +68,21 @@ TEST(CheckTies, ATieInsideALayerSaysHowElse) {
   EXPECT_EQ(TiesError({whole, Make("Linear", {4, 4}, "e")}), "");
 }
 
+TEST(CheckWholeTies, AllUsesOrNone) {
+  const std::vector<LayerSpec> layers = {Make("Linear", {4, 4}, "e"), Make("Linear", {4, 4}),
+                                         Make("Linear", {4, 4}, "e")};
+  const auto error = [&](const std::vector<int>& chosen) {
+    return ErrorOf([&] { CheckWholeTies(layers, chosen, "weights.except"); });
+  };
+  using Choices = std::vector<std::vector<int>>;
+  for (const auto& chosen : Choices{{}, {1}, {0, 2}}) EXPECT_EQ(error(chosen), "");
+  for (const auto& chosen : Choices{{0}, {1, 2}}) {
+    EXPECT_THAT(error(chosen),
+                HasSubstr("weights.except names only one of layer 0 Linear(4, 4) and "
+                          "layer 2 Linear(4, 4), which share a tensor"));
+  }
+}
+
 TEST(CheckTieOptions, AllUsesAreTreatedAlike) {
   Job job;
   job.layers = {Make("Embedding", {9, 4}, "e"), Make("Linear", {4, 9}, "e")};

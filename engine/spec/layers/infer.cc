@@ -108,10 +108,20 @@ void CheckTargets(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
   }
 }
 
-std::string ToString(const TensorSpecs& specs) {
+std::string ToString(const TensorSpecs& specs, const char* separator, const char* none) {
   std::vector<std::string> texts;
   for (const TensorSpec& spec : specs) texts.push_back(spec.ToString());
-  return texts.empty() ? "no tensor" : Join(texts, " and ");
+  return texts.empty() ? none : Join(texts, separator);
+}
+
+Value ToValue(const TensorSpec& spec) {
+  return Value::MakeMap({{"shape", Value::IntList(spec.shape)}, {"dtype", DTypeName(spec.dtype)}});
+}
+
+Value ToValue(const TensorSpecs& specs) {
+  Value::List list;
+  for (const TensorSpec& spec : specs) list.push_back(ToValue(spec));
+  return list;
 }
 
 }  // namespace strata

@@ -40,7 +40,7 @@ std::vector<std::string> ScriptArguments(const Value& args) {
   return pieces;
 }
 
-Value ToValue(const std::vector<ParameterSpec>& specs) {
+Value ValueOf(const std::vector<ParameterSpec>& specs) {
   Value::List list;
   for (const ParameterSpec& spec : specs) {
     Value entry;
@@ -77,7 +77,7 @@ Value LayerSpec::ToValue() const {
   value.Set("type", type).Set("name", name).Set("args", args);
   if (scripted) {
     value.Set("forward", forward).Set("init", init);
-    value.Set("parameters", strata::ToValue(script_parameters));
+    value.Set("parameters", ValueOf(script_parameters));
   } else if (init.id >= 0) {
     value.Set("init", init);
   }
@@ -95,6 +95,10 @@ Value LayerSpec::ToValue() const {
     value.Set("tied_forward", tied_forward);
   }
   return value;
+}
+
+bool HasScripted(const LayerSpec& spec) {
+  return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
 }
 
 }  // namespace strata

@@ -92,4 +92,7 @@ struct LayerSpec {
   Value ToValue() const;
 };
 
+/// True when a function of the script computes the forward of the layer, or of one inside it.
+bool HasScripted(const LayerSpec& spec);
+
 }  // namespace strata

@@ -156,7 +156,11 @@ TensorSpecs WithType(TensorSpecs specs, DType from, DType to);
 void CheckLoss(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
                const TensorSpecs& output, const TensorSpec& target);
 
-/// "float32 (8, 128)"; several specs are joined by " and ".
-std::string ToString(const TensorSpecs& specs);
+/// "float32 (8, 128)"; several specs are joined by the separator.
+std::string ToString(const TensorSpecs& specs, const char* separator = " and ",
+                     const char* none = "no tensor");
+/// {shape, dtype}; a list of them.
+Value ToValue(const TensorSpec& spec);
+Value ToValue(const TensorSpecs& specs);
 
 }  // namespace strata

@@ -9,6 +9,7 @@
 
 #include "engine/spec/layers/own_type.h"
 #include "engine/spec/testing.h"
+#include "engine/spec/testing_script.h"
 
 namespace strata {
 namespace {
@@ -556,20 +557,16 @@ TEST(InferLayers, LayersOfOneTensorRefuseTwo) {
 TEST(InferLayers, OfNoLayersIsNothing) { EXPECT_TRUE(InferLayers({}, {kRows}, nullptr).empty()); }
 
 /// A Script that gives fixed shapes for scripted layers.
-class Shapes : public Script {
- public:
-  Value Call(const FunctionRef&, const Value::List&) override { return {}; }
+struct Shapes : AnsweringScript {
   TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override {
-    asked = layer.ToString();
+    inferred = layer.ToString();
     if (fails) throw ConfigError("net.lua:8: no such operator");
     TensorSpecs outputs = inputs;
     outputs[0].shape.back() = 64;
     return outputs;
   }
-  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
-  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
 
-  std::string asked;
+  std::string inferred;
   bool fails = false;
 };
 
@@ -579,7 +576,7 @@ TEST(InferLayers, AsksTheScriptForItsLayers) {
                                          Layer("Linear", {64, 10})};
   const auto outputs = InferLayers(layers, {kRows}, &script);
   EXPECT_EQ(ToString(outputs[1]), "float32 (8, 10)");
-  EXPECT_EQ(script.asked, "function(net.lua:7)");
+  EXPECT_EQ(script.inferred, "function(net.lua:7)");
 }
 
 TEST(InferLayers, NamesTheScriptsLayerThatFails) {

@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
         Limit{"batch.size", {}, {0, -8, kTooMany}, "an integer, at least 1, or none"},
         Limit{"batch.micro_batches", {}, {0, 2.5}, "an integer, at least 1, or none"},
         Limit{"batch.micro_batch_size", {}, {0, "x"}, "an integer, at least 1, or none"},
-        Limit{"eval.every", {0, 1}, {-1, "none"}, "an integer, at least 0"},
+        Limit{"eval.every", {0, 1}, {-1, "none"}, "an integer, at least 0, or \"epoch\""},
         Limit{"eval.batch", {1, "none"}, {0}, "an integer, at least 1, or none"},
         Limit{"input.shape",
               {1, Ints({}), Ints({1, kMost})},

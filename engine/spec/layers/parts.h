@@ -66,6 +66,13 @@ class CutNames {
   explicit CutNames(const std::vector<LayerSpec>& layers);
   /// Of what stands in the list, by type.
   explicit CutNames(const std::vector<std::string>& types);
+  /// The same of layers in a plan.
+  template <class Layer>
+  static CutNames Of(const std::vector<Layer>& layers) {
+    std::vector<std::string> types;
+    for (const Layer& layer : layers) types.push_back(layer.type);
+    return CutNames(types);
+  }
 
   /// A cut before `position`, of 0 to the length of the list.
   const std::string& At(int position) const { return names_[static_cast<size_t>(position)]; }

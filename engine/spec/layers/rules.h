@@ -53,6 +53,10 @@ void ExpectDivisible(const LayerSpec& spec, std::string_view number, std::string
 /// Throws ShapeError when the input has no such dim.
 int64_t WrapDim(int64_t dim, const TensorSpec& input, std::string_view name);
 
+inline Field Number(const char* name, double value, const char* help) {
+  return Field::Number(name, help).Default(value);
+}
+
 /// The last two arguments of every PyTorch layer with parameters; the second one of all layers here
 /// (own_type.h).
 Field Device();

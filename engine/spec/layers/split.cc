@@ -57,7 +57,8 @@ void CheckSplit(const LayerSpec& spec, int ranks) {
 void CheckSequence(const LayerSpec& spec, const TensorSpecs& inputs, int ranks) {
   const int dim = SequenceDim(spec);
   const Value* normalized = spec.args.Find("normalized_shape");  // of a LayerNorm, the last dims
-  for (const TensorSpec& input : inputs) {
+  const size_t sequences = spec.type == "TransformerDecoderLayer" ? 2 : 1;  // before the masks
+  for (const TensorSpec& input : std::span(inputs).first(std::min(sequences, inputs.size()))) {
     const size_t dims = input.shape.size();
     if (dims < 3) {
       throw ConfigError(Str("split = \"sequence\" needs three dims, got ", input.ToString()));

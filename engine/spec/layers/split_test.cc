@@ -271,6 +271,16 @@ TEST(CheckSplits, SequencesMustDivide) {
       HasSubstr("needs three dims, got float32 (6, 8)"));
 }
 
+TEST(CheckSplits, MasksStayWhole) {
+  const TensorSpec x = {{6, 10, 8}, DType::kFloat32}, memory = {{6, 7, 8}, DType::kFloat32};
+  const TensorSpec mask = {{6, 10}, DType::kBool};
+  EXPECT_EQ(Check(Encoder("sequence"), 2, {x, mask}), "");
+  const LayerSpec decoder =
+      Layer("TransformerDecoderLayer", {8, 4}, {{"split", "sequence"}, {"batch_first", true}});
+  EXPECT_EQ(Check(decoder, 2, {x, x, mask}), "");
+  EXPECT_THAT(Check(decoder, 2, {x, memory, mask}), HasSubstr("(6, 7, 8), of length 7"));
+}
+
 TEST(CheckSplits, SequencesInsideOfLayersMustDivide) {
   const TensorSpecs input = {{{6, 4, 5}, DType::kFloat32}};
   const LayerSpec norm = Layer("LayerNorm", {8}, {{"split", "sequence"}});

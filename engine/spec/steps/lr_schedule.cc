@@ -17,7 +17,7 @@ namespace {
 struct At {
   const LrScheduleSpec& spec;
   int64_t t;
-  int64_t total;
+  int64_t total;  // 0: not known
   Script* script;
 
   const Value& operator[](const char* name) const { return spec.options[name]; }
@@ -103,16 +103,18 @@ double OneCycle(const At& at) {
 
 double FactorOf(const At& at);
 
-/// A schedule of a chain or a sequence.
-double FactorOfPart(const Value& part, const At& at, int64_t t) {
+/// A schedule of a chain or a sequence, at its own step `t` of `total`.
+double FactorOfPart(const Value& part, int64_t t, int64_t total, Script* script) {
   LrScheduleSpec spec = {part["type"].as_string(), part["options"], {}};
   if (part["function"].is_function()) spec.function = part["function"].as_function();
-  return FactorOf({spec, t, at.total, at.script});
+  return FactorOf({spec, t, total, script});
 }
 
 double Chain(const At& at) {
   double factor = 1;
-  for (const Value& part : at["schedules"].as_list()) factor *= FactorOfPart(part, at, at.t);
+  for (const Value& part : at["schedules"].as_list()) {
+    factor *= FactorOfPart(part, at.t, at.total, at.script);
+  }
   return factor;
 }
 
@@ -120,8 +122,10 @@ double Sequence(const At& at) {
   const std::vector<int64_t> begins = at["milestones"].as_ints();
   const auto next = std::ranges::upper_bound(begins, at.t);
   const auto place = static_cast<size_t>(next - begins.begin());
-  return FactorOfPart(at["schedules"].as_list().at(place), at,
-                      place == 0 ? at.t : at.t - begins[place - 1]);
+  const int64_t begin = place == 0 ? 0 : begins[place - 1];
+  const int64_t end = next == begins.end() ? at.total : *next;
+  const int64_t total = at.total > 0 ? std::max<int64_t>(end - begin, 1) : at.total;
+  return FactorOfPart(at["schedules"].as_list().at(place), at.t - begin, total, at.script);
 }
 
 double One(const At&) { return 1; }

@@ -25,7 +25,8 @@ namespace strata {
 ///   cosine_restarts    cosine over cycles of T_0, T_0 T_mult, T_0 T_mult^2 ... steps
 ///   one_cycle          1/div_factor up to 1, then down to 1/(div_factor final_div_factor)
 ///   chain              the product of its schedules
-///   sequence           its schedules, each from its milestone on with a t of its own
+///   sequence           its schedules, each from its milestone on with a t of its own; without
+///                      steps, T lasts to the next one
 /// as PyTorch's LinearLR, CosineAnnealingLR, PolynomialLR, StepLR, MultiStepLR, ExponentialLR,
 /// CosineAnnealingWarmRestarts, OneCycleLR, ChainedScheduler and SequentialLR. What a plateau takes
 /// off depends on evaluations: Plateau (monitors.h).

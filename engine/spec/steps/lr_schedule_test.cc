@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/spec/testing_job.h"
+#include "engine/spec/testing_script.h"
 
 namespace strata {
 namespace {
@@ -68,6 +69,20 @@ TEST(LrSchedule, ALengthIsNeeded) {
   }
 }
 
+TEST(LrSchedule, ADecayOfASequenceEndsWhereTheNextBegins) {
+  const Value rise = MapOf({{"1", "warmup"}, {"steps", 4}}), fall = MapOf({{"1", "linear"}});
+  const LrScheduleSpec last = Schedule(
+      "sequence", {{"schedules", Value::List{rise, fall}}, {"milestones", Value::List{4}}});
+  EXPECT_EQ(At(last, 4, 12), 1);
+  EXPECT_DOUBLE_EQ(At(last, 11, 12), 0.125);
+  EXPECT_EQ(At(last, 12, 12), 0);
+  EXPECT_NE(ErrorOf([&] { At(last, 4, 0); }), "") << "the length of the training is not known";
+  const LrScheduleSpec first = Schedule(
+      "sequence", {{"schedules", Value::List{fall, "constant"}}, {"milestones", Value::List{10}}});
+  EXPECT_DOUBLE_EQ(At(first, 5), 0.5);
+  EXPECT_EQ(At(first, 10), 1);
+}
+
 TEST(LrSchedule, StepDropsAndStaysPositive) {
   const LrScheduleSpec spec = Schedule("step", {{"every", 30}});
   EXPECT_EQ(At(spec, 0), 1);
@@ -97,28 +112,10 @@ RC_GTEST_PROP(LrSchedule, FactorsStayBetweenFinalAndOne, ()) {
   }
 }
 
-/// A Script whose every call returns the same value.
-class Answering : public Script {
- public:
-  explicit Answering(Value answer) : answer_(std::move(answer)) {}
-  Value Call(const FunctionRef&, const Value::List& arguments) override {
-    asked = arguments;
-    return answer_;
-  }
-  TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override { return inputs; }
-  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
-  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
-
-  Value::List asked;
-
- private:
-  Value answer_;
-};
-
 TEST(LrSchedule, AFunctionIsAskedForEveryStep) {
   const LrScheduleSpec spec = Build({{"lr_schedule", Function("net.lua:5")}}).lr_schedule;
   ASSERT_EQ(spec.type, "function");
-  Answering script(0.5);
+  AnsweringScript script(0.5);
   EXPECT_EQ(LrFactor(spec, 7, 100, &script), 0.5);
   EXPECT_EQ(Value(script.asked), Ints({7}));
 }
@@ -127,7 +124,7 @@ TEST(LrSchedule, AFunctionMustGiveANumber) {
   const LrScheduleSpec spec = Build({{"lr_schedule", Function("net.lua:5")}}).lr_schedule;
   for (const Value& answer : {Value(), Value("fast"), Value(true), Value(std::nan("")),
                               Value(Value::List{0.5}), Value(HUGE_VAL)}) {
-    Answering script(answer);
+    AnsweringScript script(answer);
     EXPECT_EQ(ErrorOf([&] { LrFactor(spec, 7, 100, &script); }),
               "net.lua:5: lr_schedule expects its function to return a finite number; got " +
                   answer.Describe() + " at step 7");

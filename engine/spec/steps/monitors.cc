@@ -20,10 +20,32 @@ std::optional<double> BestOf(const Value& state) {
   return best ? std::optional(best->as_double()) : std::nullopt;
 }
 
-bool PlateauLarger(const Job& job) {
-  const Value& mode = job.lr_schedule.options["mode"];
-  return mode.is_null() ? LargerIsBetter(job.lr_schedule.options["monitor"].as_string())
-                        : mode.as_string() == "max";
+MonitorSpec PlateauSpec(const Job& job) {
+  if (job.lr_schedule.type != "plateau") return {};
+  const Value& options = job.lr_schedule.options;
+  const Value& mode = options["mode"];
+  MonitorSpec spec = {.monitor = options["monitor"].as_string()};
+  spec.larger_is_better = mode.is_null() ? LargerIsBetter(spec.monitor) : mode.as_string() == "max";
+  return spec;
+}
+
+constexpr const char* kMonitor = "monitor";
+constexpr const char* kLarger = "larger_is_better";
+
+/// With what its numbers are.
+Value Named(Value state, const MonitorSpec& spec) {
+  return state.Set(kMonitor, spec.monitor).Set(kLarger, spec.larger_is_better);
+}
+
+/// Older states do not say what their numbers are.
+bool IsOf(const Value& state, const MonitorSpec& spec) {
+  return !state.Has(kMonitor) ||
+         (state[kMonitor] == Value(spec.monitor) && state[kLarger] == Value(spec.larger_is_better));
+}
+
+/// "test.loss, less is better"
+std::string NumberText(const std::string& monitor, bool larger_is_better) {
+  return Str(monitor, larger_is_better ? ", more" : ", less", " is better");
 }
 
 }  // namespace
@@ -35,10 +57,13 @@ bool LargerIsBetter(const std::string& monitor) {
   return metric != types.end() && metric->second;
 }
 
-bool Best::Take(const MonitorSpec& spec, double value) {
+bool Best::IsBetter(const MonitorSpec& spec, double value) const {
   const double sign = spec.larger_is_better ? -1 : 1;
-  const bool is_better =
-      std::isfinite(value) && (!best_ || sign * value < sign * *best_ - spec.min_delta);
+  return std::isfinite(value) && (!best_ || sign * value < sign * *best_ - spec.min_delta);
+}
+
+bool Best::Take(const MonitorSpec& spec, double value) {
+  const bool is_better = IsBetter(spec, value);
   if (is_better) best_ = value;
   worse_ = is_better ? 0 : worse_ + 1;
   return is_better;
@@ -87,10 +112,10 @@ void Plateau::set_state(const Value& state) {
 Monitors::Monitors(const Job& job)
     : stop_spec_(job.stop),
       best_spec_(job.save.best),
-      plateau_monitor_(
-          job.lr_schedule.type == "plateau" ? job.lr_schedule.options["monitor"].as_string() : ""),
+      plateau_spec_(PlateauSpec(job)),
       every_(job.eval.every) {
-  if (!plateau_monitor_.empty()) plateau_.emplace(job.lr_schedule.options, PlateauLarger(job));
+  if (plateau_spec_.monitor.empty()) return;
+  plateau_.emplace(job.lr_schedule.options, plateau_spec_.larger_is_better);
 }
 
 Monitors::Verdict Monitors::Take(int64_t step, const Value& numbers) {
@@ -104,28 +129,59 @@ Monitors::Verdict Monitors::Take(int64_t step, const Value& numbers) {
     verdict.why_stopped = WhyStopped(step);
   }
   if (!best_spec_.monitor.empty()) {
+    if (found_ && step > found_->first) {
+      if (best_.IsBetter(best_spec_, found_->second)) best_.Take(best_spec_, found_->second);
+      found_.reset();
+    }
+    best_before_ = best_;
     verdict.is_best = best_.Take(best_spec_, number(best_spec_.monitor));
   }
-  if (plateau_) plateau_->Take(number(plateau_monitor_));
+  if (plateau_) plateau_->Take(number(plateau_spec_.monitor));
   return verdict;
 }
 
 Value Monitors::state() const {
   Value state;
-  if (!stop_spec_.monitor.empty()) state.Set("stop", stop_.state());
-  if (!best_spec_.monitor.empty()) state.Set("best", best_.state());
-  if (plateau_) state.Set("plateau", plateau_->state());
+  if (!stop_spec_.monitor.empty()) state.Set("stop", Named(stop_.state(), stop_spec_));
+  if (!best_spec_.monitor.empty()) state.Set("best", Named(best_.state(), best_spec_));
+  if (plateau_) state.Set("plateau", Named(plateau_->state(), plateau_spec_));
   return state.is_null() && every_ == 0 ? state : state.Set("step", last_);
 }
 
-void Monitors::set_state(const Value& state) {
-  if (state.Has("stop")) stop_.set_state(state["stop"]);
-  if (state.Has("best")) best_.set_state(state["best"]);
-  if (plateau_ && state.Has("plateau")) plateau_->set_state(state["plateau"]);
+std::vector<std::string> Monitors::set_state(const Value& state) {
+  std::vector<std::string> notes;
+  const auto is_of = [&](const char* what, const Value& seen, const MonitorSpec& spec) {
+    if (IsOf(seen, spec)) return true;
+    notes.push_back(Str(what, " looks at ", NumberText(spec.monitor, spec.larger_is_better),
+                        ", when it was saved at ",
+                        NumberText(seen[kMonitor].as_string(), seen[kLarger].as_bool()),
+                        ": what it has seen does not count"));
+    return false;
+  };
+  const auto take = [&](const char* what, const Value& seen, const MonitorSpec& spec, Best& best) {
+    if (spec.monitor.empty() || seen.is_null()) return;
+    if (is_of(what, seen, spec)) best.set_state(seen);
+  };
+  take("stop", state["stop"], stop_spec_, stop_);
+  take("save.best", state["best"], best_spec_, best_);
+  if (const Value& seen = state["plateau"]; plateau_ && !seen.is_null()) {
+    is_of("the plateau", seen, plateau_spec_) ? plateau_->set_state(seen)
+                                              : plateau_->set_factor(seen["factor"].as_double());
+  }
   last_ = state["step"].as_int();
+  return notes;
 }
 
-bool Monitors::owes(int64_t step) const { return step > last_ && every_ > 0 && step % every_ == 0; }
+void Monitors::FindBest(int64_t step, const Value& state) {
+  const Value& best = state["best"];
+  const std::optional<double> value = IsOf(best, best_spec_) ? BestOf(best) : std::nullopt;
+  if (value) found_ = {step, *value};
+}
+
+bool Monitors::owes(int64_t step, int64_t steps_per_epoch) const {
+  const int64_t every = EverySteps(every_, steps_per_epoch);
+  return step > last_ && every > 0 && step % every == 0;
+}
 
 std::string Monitors::WhyStopped(int64_t step) const {
   const bool has_stopped =

@@ -102,6 +102,84 @@ TEST(Monitors, TellWhyATrainingHasStopped) {
             "stopped after step 10: test.loss got no better in 1 evaluation (stop)");
 }
 
+Job Keeping(const char* monitor) {
+  return Watched({{"save", MapOf({{"dir", "runs/a"}, {"best", monitor}})}});
+}
+
+TEST(Monitors, ABestThatWasNotSavedIsNone) {
+  Monitors monitors(Keeping("test.loss"));
+  EXPECT_TRUE(monitors.Take(10, Loss(0.5)).is_best);
+  EXPECT_TRUE(monitors.Take(20, Loss(0.25)).is_best);
+  monitors.BestFailed();
+  EXPECT_TRUE(monitors.Take(30, Loss(0.375)).is_best) << "the save is that of 0.5";
+  EXPECT_FALSE(monitors.Take(40, Loss(0.4375)).is_best);
+}
+
+TEST(Monitors, KnowOfABestThatWasSavedBehindTheSaveTheyGoOnFrom) {
+  const Job job = Keeping("test.loss");
+  Monitors first(job);
+  first.Take(10, Loss(0.5));
+  const Value saved = first.state();
+  EXPECT_TRUE(first.Take(20, Loss(0.25)).is_best);
+  const auto is_best = [&](int64_t step, double loss) {
+    Monitors second(job);
+    second.set_state(saved);
+    second.FindBest(20, first.state());
+    return second.Take(step, Loss(loss)).is_best;
+  };
+  EXPECT_FALSE(is_best(30, 0.375));
+  EXPECT_TRUE(is_best(30, 0.125));
+  EXPECT_TRUE(is_best(20, 0.25)) << "the log has it again";
+  Monitors worse(job);
+  worse.set_state(first.state());
+  worse.FindBest(15, saved);
+  EXPECT_FALSE(worse.Take(30, Loss(0.375)).is_best) << "0.25 was better than what is found";
+  Monitors other(Keeping("test.accuracy"));
+  other.FindBest(20, first.state());
+  EXPECT_TRUE(other.Take(30, Loss(0.875)).is_best) << "another number";
+}
+
+TEST(Monitors, ANumberDoesNotGoOnWithThatOfAnother) {
+  const auto watched = [](const char* monitor, Value::Map more = {}) {
+    Value::Map stop = {{"monitor", monitor}, {"patience", 0}};
+    stop.insert(stop.end(), more.begin(), more.end());
+    return Watched(
+        {{"stop", MapOf(std::move(stop))},
+         {"save", MapOf({{"dir", "runs/a"}, {"best", monitor}})},
+         {"lr_schedule",
+          MapOf({{"1", "plateau"}, {"monitor", monitor}, {"patience", 0}, {"factor", 0.5}})}});
+  };
+  Monitors first(watched("test.loss"));
+  first.Take(10, Loss(0.125));
+  first.Take(20, Loss(0.25));
+  EXPECT_EQ(first.lr_factor(), 0.5);
+  Monitors same(watched("test.loss")), other(watched("test.accuracy"));
+  EXPECT_TRUE(same.set_state(first.state()).empty());
+  EXPECT_FALSE(same.Take(30, Loss(0.1875)).is_best);
+  const std::vector<std::string> notes = other.set_state(first.state());
+  ASSERT_EQ(notes.size(), 3u);
+  EXPECT_EQ(notes[0],
+            "stop looks at test.accuracy, more is better, when it was saved at test.loss, less is "
+            "better: what it has seen does not count");
+  EXPECT_EQ(other.lr_factor(), 0.5) << "that was taken off";
+  const Monitors::Verdict verdict = other.Take(30, Loss(0.9375));
+  EXPECT_TRUE(verdict.is_best) << "though 0.0625 is less than 0.125";
+  EXPECT_EQ(verdict.why_stopped, "");
+  Monitors turned(watched("test.loss", {{"mode", "max"}}));
+  EXPECT_EQ(turned.set_state(first.state()).size(), 1u);
+}
+
+TEST(Monitors, StatesOfOlderSavesDoNotNameTheirNumber) {
+  const Value older = Value::FromJson(
+      "{\"stop\":{\"worse\":1,\"best\":0.5},\"best\":{\"worse\":0,\"best\":0.5},\"step\":20}");
+  Monitors monitors(Watched({{"stop", MapOf({{"patience", 1}})},
+                             {"save", MapOf({{"dir", "runs/a"}, {"best", "test.loss"}})}}));
+  EXPECT_TRUE(monitors.set_state(older).empty());
+  const Monitors::Verdict verdict = monitors.Take(30, Loss(0.625));
+  EXPECT_FALSE(verdict.is_best);
+  EXPECT_NE(verdict.why_stopped, "");
+}
+
 TEST(Monitors, KeepOnlyWhichEvaluationsWereMadeUnlessAsked) {
   Monitors monitors(Watched());
   EXPECT_TRUE(monitors.owes(10));

@@ -17,6 +17,9 @@ namespace {
 constexpr std::array kLeftOut = {"part",   "take", "concat", "shuffled", "filter",
                                  "mix_up", "flip", "jitter", "one_hot"};
 
+/// Other steps that leave the shape of an input as it is.
+constexpr std::array kAlike = {"cache", "normalise", "to_float"};
+
 /// Options that say how a sample is made of a file, in sources of several kinds.
 constexpr std::array kCarriedOver = {"tokenizer", "length", "size", "channels"};
 
@@ -73,8 +76,16 @@ Value AsCifar10(const Value& cifar10, Value images, const TensorSpec* input,
   return MakeDataStep("normalise", images, {}, {{"mean", mean}, {"std", deviation}}, where);
 }
 
+/// Images get the size of the job's samples, and are grey where those are.
+void FitImages(Value& images, const TensorSpec& sample) {
+  if (sample.shape.size() != 3) return;
+  FindDataSource("image_folder")->fit(images, sample);
+  if (sample.shape[0] == 1) images.Set("channels", 1);
+}
+
 /// The innermost source.
-Value Replaced(const Value& source, const std::string& path, const std::string& where) {
+Value Replaced(const Value& source, const std::string& path, const std::string& where,
+               const TensorSpec* input) {
   const std::string kind = source.is_map() ? source["source"].as_string() : "";
   const auto own = std::ranges::find(kReaders, kind, &Reader::source);
   const Reader* reader = ReaderOf(path);
@@ -97,6 +108,7 @@ Value Replaced(const Value& source, const std::string& path, const std::string& 
       const Value* const own_value = source.is_map() ? source.Find(option) : nullptr;
       if (own_value && Has(replaced, option)) replaced.Set(option, *own_value);
     }
+    if (input && Has(replaced, "channels")) FitImages(replaced, *input);
   }
   if (Has(replaced, "like") && kind == reader->source && replaced["like"].is_null()) {
     replaced.Set("like", source[reader->option]);
@@ -117,15 +129,17 @@ Value ReadingInput(const Value& source, const std::string& path, const std::stri
                    const TensorSpec* input) {
   const Value* of = source.is_map() ? source.Find("of") : nullptr;
   if (!of) {
-    Value replaced = Replaced(source, path, where);
+    Value replaced = Replaced(source, path, where, input);
     const bool is_cifar10 = source.is_map() && source["source"] == Value("cifar10");
     if (!is_cifar10 || replaced["source"] != Value("image_folder")) return replaced;
     return AsCifar10(source, std::move(replaced), input, where);
   }
   const Value& first = of->is_list() ? of->as_list().at(0) : *of;
-  Value inside = ReadingInput(first, path, where);
   const std::string& kind = source["source"].as_string();
-  if (std::ranges::find(kLeftOut, kind) != kLeftOut.end()) return inside;
+  const bool is_left_out = std::ranges::find(kLeftOut, kind) != kLeftOut.end();
+  const bool is_alike = is_left_out || std::ranges::find(kAlike, kind) != kAlike.end();
+  Value inside = ReadingInput(first, path, where, is_alike ? input : nullptr);
+  if (is_left_out) return inside;
   if (kind == "random_crop") {  // of the same size, and all of the image
     return MakeDataStep("resize", inside, {}, {{"size", source["size"]}}, where);
   }

@@ -13,9 +13,9 @@ namespace strata {
 /// stays: the steps, and the options of the innermost source where `path` is of its kind, classes
 /// and means of a table included. What chooses samples, or changes them for training, goes. A file
 /// of another kind is read by the source of its ending; images in the place of cifar10's are
-/// normalised as those, and `input`, the job's, may tell their size. Throws ConfigError, at
-/// `where`, for a path that no source is known for, and for one whose source would not scale
-/// numbers as the job's table is scaled.
+/// normalised as those, and `input`, that of a sample of the job, may tell their size. Throws
+/// ConfigError, at `where`, for a path that no source is known for, and for one whose source would
+/// not scale numbers as the job's table is scaled.
 Value ReadingInput(const Value& source, const std::string& path, const std::string& where,
                    const TensorSpec* input = nullptr);
 

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -90,27 +91,12 @@ DataSpec ParseSource(const Value& value, const TensorSpec* input, const std::str
   return spec;
 }
 
-Value ListOf(const TensorSpecs& specs) {
-  Value::List list;
-  for (const TensorSpec& spec : specs) {
-    list.push_back(
-        Value::MakeMap({{"shape", Value::IntList(spec.shape)}, {"dtype", DTypeName(spec.dtype)}}));
-  }
-  return list;
-}
-
 TensorSpecs SpecsIn(const Value& list) {
   TensorSpecs specs;
   for (const Value& spec : list.as_list()) {
     specs.push_back({spec["shape"].as_ints(), ParseDType(spec["dtype"].as_string())});
   }
   return specs;
-}
-
-std::string TextOf(const TensorSpecs& specs) {
-  std::vector<std::string> texts;
-  for (const TensorSpec& spec : specs) texts.push_back(spec.ToString());
-  return Join(texts, ", ");
 }
 
 DataSpec FunctionSpec(const FunctionRef& function) {
@@ -126,8 +112,8 @@ DataSpec FunctionSpec(const FunctionRef& function) {
 
 Value ToValue(const DataFacts& facts) {
   Value value = Value::MakeMap({{"samples", facts.samples},
-                                {"inputs", ListOf(facts.inputs)},
-                                {"targets", ListOf(facts.targets)},
+                                {"inputs", ToValue(facts.inputs)},
+                                {"targets", ToValue(facts.targets)},
                                 {"classes", facts.classes}});
   const auto& names = facts.class_names;
   if (!names.empty()) value.Set("class_names", Value::List(names.begin(), names.end()));
@@ -176,8 +162,9 @@ DataSpec ParseDataSpec(const Value& value, const TensorSpec* input, const std::s
   }
   const TensorSpecs inputs = FactsOf(spec).inputs;
   if (input && inputs != TensorSpecs{*input}) {
-    throw ConfigError(Str(Place(spec.where), NameOf(type), " gives samples of ", TextOf(inputs),
-                          ", but the job's input is ", input->ToString()));
+    throw ConfigError(Str(Place(spec.where), NameOf(type), " gives samples of ",
+                          ToString(inputs, ", ", ""), ", but the job's input is ",
+                          input->ToString()));
   }
   return spec;
 }

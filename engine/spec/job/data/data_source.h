@@ -44,13 +44,13 @@ struct DataSourceType {
   std::string help;
   /// Fills in left-out options that follow from the job's `input` (the size of images, the length
   /// of sequences). Null = the source has no such options.
-  std::function<void(Value& options, const TensorSpec& input)> fit;
+  std::function<void(Value& options, const TensorSpec& input)> fit = {};
   /// Shape and dtype of one sample's input and target, without the batch dim. `options` are
   /// canonical and fitted. Null = only who opens the data can tell: FactsOf() has what it told.
-  std::function<TensorSpec(const Value& options)> input;
-  std::function<TensorSpec(const Value& options)> target;
+  std::function<TensorSpec(const Value& options)> input = {};
+  std::function<TensorSpec(const Value& options)> target = {};
   /// Number of classes of the target; 0 = the target is no class.
-  std::function<int64_t(const Value& options)> classes;
+  std::function<int64_t(const Value& options)> classes = {};
   Of of = Of::kNothing;
   /// Options that hold paths: where scripts may read is checked for them.
   std::vector<std::string> paths = {"path"};
@@ -91,6 +91,10 @@ const Value& FindOption(const Value& source, std::string_view name);
 
 /// Whether something is true of the kind of a source or, behind steps, of any that it is made of.
 bool AnySource(const DataSpec& spec, const std::function<bool(std::string_view kind)>& is_true);
+
+/// Ends errors about int64 where a script's numbers were to be float32, or the other way round.
+inline constexpr char kWholeNumbers[] =
+    "; whole numbers make int64, F.tensor(list, {dtype = \"float32\"}) does not";
 
 /// True when the data has an end, so that there are epochs. A function has none.
 bool HasEnd(const DataSpec& spec);

@@ -12,15 +12,7 @@ DataSourceType Step(const char* name, FieldTable fields, const char* help, Of of
   fields.push_back(Field::Bool("shuffle", "another order in each epoch; none = as what it is of")
                        .NamedOnly()
                        .Optional());
-  return {.name = name,
-          .fields = std::move(fields),
-          .help = help,
-          .fit = {},
-          .input = {},
-          .target = {},
-          .classes = {},
-          .of = of,
-          .paths = {}};
+  return {.name = name, .fields = std::move(fields), .help = help, .of = of, .paths = {}};
 }
 
 Field Chance(const char* name, const char* help) {

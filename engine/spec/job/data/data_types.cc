@@ -55,7 +55,6 @@ DataSourceType Digits() {
           .fields = {Split(), Shuffle(),
                      Field::String("path", "the file; none = where the set-up put it").Optional()},
           .help = "UCI digits: images of 8x8, 10 classes",
-          .fit = {},
           .input =
               [](const Value&) {
                 return TensorSpec{{1, 8, 8}, DType::kFloat32};
@@ -166,9 +165,6 @@ DataSourceType ImageFolder() {
                      Targets(), Shuffle()},
           .help = "images with values from 0 to 1; the classes are the sub-folders by name",
           .fit = FitImageSize,
-          .input = {},
-          .target = {},
-          .classes = {},
           .needs = {"size"}};
 }
 
@@ -192,14 +188,21 @@ DataSourceType Csv() {
                                "column's mean, of words none")
                      .NamedOnly()
                      .Default("error"),
+                 Field::Choice("unknown", {"error", "none"},
+                               "a word of the input that the training has not: none = as if no "
+                               "word stood there")
+                     .NamedOnly()
+                     .Default("error"),
                  Field::String("like",
                                "the file whose words, means and deviations hold: that of the "
                                "training, for test data")
                      .NamedOnly()
                      .Optional(),
-                 Field::Bool("header", "the first line has names; else they are \"1\", \"2\", ...")
+                 Field::Bool("header",
+                             "the first line has names; else they are \"1\", \"2\", ...; none = "
+                             "it has, and no numbers among them")
                      .NamedOnly()
-                     .Default(true),
+                     .Optional(),
                  Field::String(
                      "separator",
                      "between cells; \"tab\" is a tab; none = a tab for .tsv, else a comma")
@@ -207,10 +210,6 @@ DataSourceType Csv() {
                      .Optional(),
                  Targets(), Shuffle()},
       .help = "rows of a table; words become a 0 or 1 for each of them",
-      .fit = {},
-      .input = {},
-      .target = {},
-      .classes = {},
       .paths = {"path", "like"}};
 }
 
@@ -222,10 +221,6 @@ DataSourceType Npy() {
       .fields = {Field::String("input", "the file of the inputs; dim 0 counts the samples"),
                  Target("the file of the targets; none = the input itself"), Targets(), Shuffle()},
       .help = "arrays of NumPy, mapped into memory",
-      .fit = {},
-      .input = {},
-      .target = {},
-      .classes = {},
       .paths = {"input", "target"}};
 }
 
@@ -236,11 +231,7 @@ DataSourceType ArraysIn(const char* name, const char* help) {
                          .Default("x"),
                      Target("name of the targets' array; none = the input itself"), Targets(),
                      Shuffle()},
-          .help = help,
-          .fit = {},
-          .input = {},
-          .target = {},
-          .classes = {}};
+          .help = help};
 }
 
 DataSourceType Idx() {
@@ -248,10 +239,6 @@ DataSourceType Idx() {
           .fields = {Field::String("images", "the file of the images, .gz too"),
                      Field::String("labels", "the file of the labels, .gz too"), Shuffle()},
           .help = "MNIST's files: grey images with values from 0 to 1, and their labels",
-          .fit = {},
-          .input = {},
-          .target = {},
-          .classes = {},
           .paths = {"images", "labels"}};
 }
 
@@ -268,9 +255,6 @@ DataSourceType TokenFile() {
                      Shuffle()},
           .help = "tokens in a file, mapped into memory; the target is the next token",
           .fit = FitLength,
-          .input = {},
-          .target = {},
-          .classes = {},
           .needs = {"length"}};
 }
 
@@ -294,9 +278,6 @@ DataSourceType Jsonl() {
                  Targets(), Shuffle()},
       .help = "texts of a file of JSON lines, as bytes or tokens",
       .fit = FitLength,
-      .input = {},
-      .target = {},
-      .classes = {},
       .paths = {"path", "like", "tokenizer"},
       .needs = {"length"}};
 }
@@ -317,10 +298,6 @@ DataSourceType Own() {
                      .Default(false),
                  Shuffle()},
       .help = "samples that a function gives",
-      .fit = {},
-      .input = {},
-      .target = {},
-      .classes = {},
       .paths = {}};
 }
 

@@ -192,11 +192,13 @@ OptionTable::Sees SeesAtOnce(const OptimizerSpec& optimizer) {
 int CountMoments(const OptimizerSpec& optimizer) { return MomentsOf(optimizer, -1); }
 
 int64_t ExtraState(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers, int layer,
-                   const ParameterSpec& parameter) {
+                   const ParameterSpec& parameter, DType type) {
   const int group = FindParameterGroup(optimizer, layers, layer, parameter.name);
   int64_t elements =
       (MomentsOf(optimizer, group) - MomentsOf(optimizer, -1)) * parameter.elements();
   if (GroupType(optimizer, group) == "adafactor") elements += FactoredElements(parameter.shape);
+  // The average is in float32, and evaluations keep the values beside it.
+  if (optimizer.ema > 0 && DTypeSize(type) == 2) elements += 2 * parameter.elements();
   return elements;
 }
 

@@ -38,10 +38,11 @@ void CheckParameterGroups(const OptimizerSpec& optimizer, const std::vector<Laye
 /// those of groups with another optimizer are more or fewer by ExtraState().
 int CountMoments(const OptimizerSpec& optimizer);
 
-/// Elements of state that a layer's parameter has beyond those that CountMoments() says: those of
-/// its group's own optimizer, and what an optimizer keeps of a parameter as a whole.
+/// Elements of state that a layer's parameter of this type has beyond those that CountMoments()
+/// says: those of its group's own optimizer, what an optimizer keeps of a parameter as a whole, and
+/// what averages take beyond the type.
 int64_t ExtraState(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers, int layer,
-                   const ParameterSpec& parameter);
+                   const ParameterSpec& parameter, DType type = DType::kFloat32);
 
 /// The optimizer of a group; -1 gives the optimizer's own.
 const std::string& GroupType(const OptimizerSpec& optimizer, int group);

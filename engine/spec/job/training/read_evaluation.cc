@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/spec/job/data/data_source.h"
 #include "engine/spec/layers/targets.h"
 
 namespace strata {
@@ -61,7 +62,7 @@ SamplesSpec ReadSamples(const JobKeys& keys, const Value& given) {
 EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
   const Value given = keys.Table("eval", EvalFields());
   const Value table = given.is_null() ? Canonicalize(EvalFields(), {}) : given;
-  EvalSpec eval = {table["every"].as_int(), CountOf(table["batch"]), table["metric"].as_string()};
+  EvalSpec eval = {EveryOf(table["every"]), CountOf(table["batch"]), table["metric"].as_string()};
   eval.metrics = ReadMetrics(keys, table["metrics"]);
   const bool has_perplexity = std::ranges::any_of(
       eval.metrics, [](const MetricSpec& metric) { return metric.name == "perplexity"; });
@@ -89,8 +90,13 @@ MonitorSpec ReadMonitor(const JobKeys& keys, const char* key, const std::string&
     keys.Refuse(Str(key, ": no evaluation gives \"", monitor, "\"", DidYouMean(monitor, names),
                     "; there is ", Join(names, ", ")));
   }
-  const auto metric = std::ranges::find(MetricTypes(), monitor.substr(kTest.size()),
-                                        &std::pair<std::string, bool>::first);
+  const std::string name = monitor.substr(kTest.size());
+  const auto metric = std::ranges::find(MetricTypes(), name, &std::pair<std::string, bool>::first);
+  const bool is_known = metric != MetricTypes().end() || name == "loss";
+  if (mode.is_null() && !is_known) {
+    keys.Refuse(Str(key, ": nobody knows whether more or less of ", monitor, " is better: say ",
+                    Split(key, '.')[0], ".mode = \"max\" or \"min\""));
+  }
   MonitorSpec spec = {.monitor = monitor};
   spec.larger_is_better = metric != MetricTypes().end() && metric->second;
   if (!mode.is_null()) spec.larger_is_better = mode.as_string() == "max";
@@ -105,6 +111,15 @@ MonitorSpec ReadStop(const JobKeys& keys, const Job& job) {
   spec.patience = table["patience"].as_int();
   spec.min_delta = table["min_delta"].as_double();
   return spec;
+}
+
+void CheckEpochs(const JobKeys& keys, const Job& job) {
+  const char* key = job.eval.every == kEveryEpoch   ? "eval.every"
+                    : job.save.every == kEveryEpoch ? "save.every"
+                                                    : nullptr;
+  if (!key || HasEnd(job.train_data)) return;
+  keys.Refuse(
+      Str(key, " = \"epoch\" needs data.train with an end; a function has none: give steps"));
 }
 
 void CheckEvaluated(const JobKeys& keys, const Job& job) {

@@ -28,6 +28,8 @@ ParameterGroup ReadGroup(const JobKeys& keys, const std::string& type, const Val
     group.type = keys.TypeIn("optimizer", OptimizerTypes(), call.positional[0].as_string()).name;
     call.positional.erase(call.positional.begin());
   }
+  // Null is left out, as nil is: what a group does not give is as the optimizer has it.
+  std::erase_if(call.named, [](const Value::Entry& entry) { return entry.second.is_null(); });
   const bool is_own = !group.type.empty();
   const FieldTable fields = GroupFields(is_own ? group.type : type);
   group.options = is_own ? Canonicalize(fields, call) : CanonicalizeGiven(fields, call);

@@ -86,10 +86,6 @@ LayerType Checked(LayerType type, void (*finish)(LayerSpec&)) {
 
 Field InPlace() { return Field::Bool("inplace", "may overwrite its input").Default(false); }
 
-Field Number(const char* name, double value, const char* help) {
-  return Field::Number(name, help).Default(value);
-}
-
 LayerType Glu() {
   return {.name = "GLU",
           .fields = {Field::Int("dim", "the dim that is halved").Default(-1)},

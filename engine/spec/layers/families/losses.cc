@@ -202,10 +202,6 @@ Field IgnoreIndex() {
   return Field::Int("ignore_index", "targets of this class do not count").Default(-100);
 }
 
-Field Number(const char* name, double value, const char* help) {
-  return Field::Number(name, help).Default(value);
-}
-
 Field Flag(const char* name, bool value, const char* help) {
   return Field::Bool(name, help).Default(value);
 }
