@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include "engine/base/text.h"
@@ -92,10 +91,7 @@ std::string Escape(const std::string& text, size_t limit = 120) {
 }
 
 std::string Time(const Timeline& timeline, double time) {
-  if (timeline.in_seconds && time > 0) return FormatSeconds(time);
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.6g", time);
-  return text.data();
+  return timeline.in_seconds && time > 0 ? FormatSeconds(time) : Str(time);
 }
 
 bool HasSeveralStages(const Timeline& timeline) {

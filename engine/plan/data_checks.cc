@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,16 +18,6 @@ namespace strata {
 namespace {
 
 using Shapes = MicroBatchShapes;
-
-TensorSpec WithBatch(TensorSpec sample, int64_t rows) {
-  sample.shape.insert(sample.shape.begin(), rows);
-  return sample;
-}
-
-TensorSpecs WithBatch(TensorSpecs sample, int64_t rows) {
-  for (TensorSpec& spec : sample) spec.shape.insert(spec.shape.begin(), rows);
-  return sample;
-}
 
 /// The first micro-batch of the training's data function. Later ones may have other shapes, and
 /// this one too where the job tells its input's.
@@ -46,10 +37,25 @@ FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
 
 /// What a micro-batch brings; nothing when neither the job nor its data tells.
 TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<FirstBatch>& first) {
-  if (job.input) return {WithBatch(*job.input, rows)};
+  if (job.input) return WithRows({*job.input}, rows);
   if (first) return first->input;
   if (!HasEnd(job.train_data)) return {};
-  return WithBatch(FactsOf(job.train_data).inputs, rows);
+  return WithRows(FactsOf(job.train_data).inputs, rows);
+}
+
+/// What the layers make of a micro-batch. The numbers of a script are easily whole.
+std::vector<TensorSpecs> OutputsFor(const Job& job, const TensorSpecs& input, Script* script) {
+  try {
+    return InferLayers(job.layers, input, script);
+  } catch (const ConfigError& error) {
+    const bool is_scripts = AnySource(job.train_data, [](std::string_view kind) {
+      return kind == "function" || kind == "dataset";
+    });
+    const bool is_whole =
+        std::string_view(error.what()).find("float32, got int64") != std::string::npos;
+    if (job.input || !is_scripts || !is_whole) throw;
+    throw ConfigError(Str(error.what(), kWholeNumbers));
+  }
 }
 
 bool TakesLabels(const LayerSpec& loss, const TensorSpec& target) {
@@ -171,10 +177,19 @@ TensorSpecs OutputOfData(const Job& job, const DataSpec& data, const DataFacts& 
                          const Shapes& shapes, Script* script) {
   if (job.input) return shapes.outputs.back();
   try {
-    return OutputFor(job, WithBatch(facts.inputs, rows), shapes, script);
+    return OutputFor(job, WithRows(facts.inputs, rows), shapes, script);
   } catch (const ConfigError& error) {
     throw ConfigError(Str(Place(data.where), "samples of strata.data.", data.kind, " are ",
                           ToString(facts.inputs), ": ", error.what()));
+  }
+}
+
+/// The script's own metrics, which would else fail in the first evaluation.
+void TryMetrics(const Job& job, const TensorSpecs& output, const TensorSpecs& target,
+                Script* script) {
+  if (job.loss.type.empty() || script == nullptr) return;
+  for (const MetricSpec& metric : job.eval.metrics) {
+    if (metric.function.id >= 0) script->TryLoss(metric.AsLoss(), output, target);
   }
 }
 
@@ -184,6 +199,7 @@ void CheckFirst(const Job& job, const LayerSpec& loss, const FunctionRef& functi
   const TensorSpecs output = OutputFor(job, first.input, shapes, script);
   CheckTarget(job, loss, function.where, output, first.target, script);
   CheckValues(job, function, first, output);
+  if (function.id == job.test_data.function.id) TryMetrics(job, output, first.target, script);
 }
 
 /// What a micro-batch brings for the loss, where one data of the job tells it and it is one tensor.
@@ -193,7 +209,7 @@ std::optional<TensorSpec> PlannedTarget(const Job& job, int64_t rows, const Shap
     if (shapes.first->input == shapes.input) targets = shapes.first->target;
   } else {
     const DataSpec& data = HasEnd(job.train_data) ? job.train_data : job.test_data;
-    if (HasEnd(data)) targets = WithBatch(FactsOf(data).targets, rows);
+    if (HasEnd(data)) targets = WithRows(FactsOf(data).targets, rows);
   }
   return targets.size() == 1 ? std::optional(targets[0]) : std::nullopt;
 }
@@ -218,7 +234,7 @@ void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts,
                    Script* script, TensorSpecs& passed) {
   const int64_t left = facts.samples % rows;
   if (left == 0 || FindOption(data.options, "collate") == Value("pad")) return;
-  TensorSpecs last = WithBatch(job.input ? TensorSpecs{*job.input} : facts.inputs, left);
+  TensorSpecs last = WithRows(job.input ? TensorSpecs{*job.input} : facts.inputs, left);
   if (last == passed) return;
   try {
     const std::vector<TensorSpecs> outputs = InferLayers(job.layers, last, script);
@@ -242,7 +258,7 @@ MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script)
     shapes.first = FirstOfTraining(job, rows, *script);
   }
   shapes.input = MicroBatchInput(job, rows, shapes.first);
-  if (!shapes.input.empty()) shapes.outputs = InferLayers(job.layers, shapes.input, script);
+  if (!shapes.input.empty()) shapes.outputs = OutputsFor(job, shapes.input, script);
   return shapes;
 }
 
@@ -290,8 +306,9 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
     const TensorSpecs output = OutputOfData(job, *data, facts, rows, shapes, script);
     CheckLastRows(job, *data, facts, rows, script, passed);
     if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
-    const TensorSpecs target = WithBatch(facts.targets, rows);
+    const TensorSpecs target = WithRows(facts.targets, rows);
     CheckTargetOfData(job, loss, *data, output, target, script);
+    if (data == &job.test_data) TryMetrics(job, output, target, script);
     if (data->kind == "text" || target.size() != 1) continue;
     CheckLabels(job.loss, *data, facts.classes, output, target[0]);
   }

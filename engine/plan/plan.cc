@@ -21,6 +21,7 @@
 #include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/ties.h"
 #include "engine/spec/layers/connections.h"
+#include "engine/spec/layers/inputs.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/parts.h"
 #include "engine/spec/layers/split.h"
@@ -68,7 +69,7 @@ void NoteData(const DataSpec& train, const DataSpec& test, Plan& plan) {
 /// What was asked for and has no effect.
 void NoteIdle(const Job& job, Plan& plan) {
   if (!job.trains) return;
-  const bool is_evaluated = job.eval.every > 0 || !job.eval.metrics.empty();
+  const bool is_evaluated = job.eval.every != 0 || !job.eval.metrics.empty();
   if (is_evaluated && !job.train_data.kind.empty() && job.test_data.kind.empty()) {
     plan.notices.push_back("nothing is evaluated: eval needs data.test");
   }
@@ -76,6 +77,33 @@ void NoteIdle(const Job& job, Plan& plan) {
   for (const LayerPlan& layer : plan.layers) frozen += layer.frozen;
   if (plan.parameters == 0 && frozen > 0) {
     plan.notices.push_back("nothing learns: freeze holds for every parameter");
+  }
+}
+
+/// The type of a Transformer's layer or stack, of its first part too; "" of any other layer.
+std::string_view TransformerType(const LayerSpec& layer) {
+  const std::string_view type = layer.type;
+  const bool is_one =
+      !layer.scripted && (type.starts_with("TransformerE") || type.starts_with("TransformerD"));
+  return is_one ? type.substr(0, type.find('.')) : "";
+}
+
+/// Such a layer gives one tensor: the next of a list gets no mask, and no memory.
+void NoteLostInputs(const Job& job, const std::vector<TensorSpecs>& inputs, Plan& plan) {
+  for (size_t i = 1, before = 0; i < inputs.size(); ++i) {
+    const std::string_view type = TransformerType(job.layers[i]);
+    if (!type.empty() && PartNumber(job.layers[i].type) > 0) continue;
+    const auto names = InputNames(type);
+    const size_t end = std::min(inputs[before].size(), names.size());
+    std::vector<std::string> lost;
+    for (size_t k = inputs[i].size(); k < end; ++k) lost.emplace_back(names[k]);
+    if (type == TransformerType(job.layers[before]) && !lost.empty()) {
+      plan.notices.push_back(Str(
+          "layer ", LayerNumber(job.layers, static_cast<int>(i)), " ", type, " gets no ",
+          Join(lost, " and no "), ", as the layer before it does not hand it on; nn.",
+          type.substr(0, type.find("Layer")), "{layer, num_layers=N} gives it to all its layers"));
+    }
+    before = i;
   }
 }
 
@@ -292,9 +320,9 @@ void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan
   for (size_t i = 0; i < outputs.size(); ++i) {
     plan.layers[i].output = WithType(outputs[i], DType::kFloat32, job.precision.compute);
   }
-  if (model > 1) {
-    CheckSplits(job.layers, LayerInputs(job.layers, shapes.input, outputs), model, script);
-  }
+  const std::vector<TensorSpecs> inputs = LayerInputs(job.layers, shapes.input, outputs);
+  NoteLostInputs(job, inputs, plan);
+  if (model > 1) CheckSplits(job.layers, inputs, model, script);
   plan.class_dim = FindClassDim(job, plan.batch.micro_batch_size, shapes, script);
   CheckData(job, plan, shapes, script);
 }

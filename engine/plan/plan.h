@@ -101,7 +101,7 @@ LayerSpec PlannedLoss(const Job& job, const Plan& plan);
 /// What the place of running contributes.
 struct PlanOptions {
   int world_size = 0;  ///< 0 = the product of the degrees
-  int gpus = 0;        ///< on this machine: GpuCount() (engine/base/gpu.h)
+  int gpus = 0;        ///< on this machine: GpuCount() (engine/base/machine/gpu.h)
   /// The rank of every stage, as the schedule says (PlanJob()); empty: LoopMap().
   std::vector<int> stage_ranks = {};
   /// How many micro-batches each stage has alive, and its links, for memory limits; empty: as 1F1B.

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/base/machine/cores.h"
 #include "engine/base/size_class.h"
 #include "engine/base/text.h"
 #include "engine/plan/joining.h"
 #include "engine/spec/job/training/parameter_groups.h"
 #include "engine/spec/layers/layers.h"
-#include "engine/tensors/machine_cores.h"
 
 namespace strata {
 
@@ -18,7 +18,7 @@ namespace {
 int64_t SharedExtraState(const Job& job, int layer) {
   int64_t elements = 0;
   for (const ParameterSpec& parameter : SharedParameters(job.layers[layer])) {
-    elements += ExtraState(job.optimizer, job.layers, layer, parameter);
+    elements += ExtraState(job.optimizer, job.layers, layer, parameter, job.precision.params);
   }
   return elements * DTypeSize(job.precision.params);
 }

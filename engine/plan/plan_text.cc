@@ -40,22 +40,13 @@ std::string StageTable(const Plan& plan) {
   return table.Render();
 }
 
-Value ShapesValue(const TensorSpecs& specs) {
-  Value::List list;
-  for (const TensorSpec& spec : specs) {
-    list.push_back(
-        Value::MakeMap({{"shape", Value::IntList(spec.shape)}, {"dtype", DTypeName(spec.dtype)}}));
-  }
-  return list;
-}
-
 Value LayerValue(const LayerPlan& layer, const CutNames& names) {
   return Value::MakeMap({{"index", std::stoi(names.LayerAt(layer.index))},
                          {"type", layer.type},
                          {"path", layer.path},
                          {"parameters", layer.parameters},
                          {"frozen", layer.frozen},
-                         {"output", ShapesValue(layer.output)},
+                         {"output", ToValue(layer.output)},
                          {"stage", layer.stage},
                          {"recompute", layer.segment >= 0},
                          {"join", layer.is_joined}});
@@ -69,8 +60,8 @@ Value StageValue(const StagePlan& stage, const CutNames& names) {
                          {"end", ends.as_list()[1]},
                          {"parameters", stage.parameters},
                          {"joined", stage.joined},
-                         {"input", ShapesValue(stage.input)},
-                         {"output", ShapesValue(stage.output)}});
+                         {"input", ToValue(stage.input)},
+                         {"output", ToValue(stage.output)}});
 }
 
 /// "; 7 layers run forward again before the backward", or nothing.
@@ -152,11 +143,7 @@ std::vector<LayerPlan> ShownLayers(const Plan& plan) {
   return shown;
 }
 
-CutNames CutNamesOf(const Plan& plan) {
-  std::vector<std::string> types;
-  for (const LayerPlan& layer : plan.layers) types.push_back(layer.type);
-  return CutNames(types);
-}
+CutNames CutNamesOf(const Plan& plan) { return CutNames::Of(plan.layers); }
 
 std::string CutsText(const Plan& plan, const char* separator) {
   return CutNamesOf(plan).Text(plan.bounds, separator);

@@ -11,8 +11,8 @@ namespace strata {
 
 /// Numbers the segments of job.recompute: LayerPlan::segment. REQUIRES: layers and stages are
 /// planned. Throws ConfigError for a function that gives something else than a boolean; `script`
-/// may be null without one. "auto" has none yet: PlanJob() (schedule/planned_program.h) fits them
-/// to the program.
+/// may be null without one. "auto" has none yet: PlanJob() (schedule/job/planned_program.h) fits
+/// them to the program.
 void PlanSegments(const Job& job, Script* script, Plan& plan);
 
 /// The stages that have such a layer, ascending.

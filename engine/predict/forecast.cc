@@ -82,4 +82,18 @@ StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script) {
   return forecast;
 }
 
+int64_t SaveCopyBytes(const Plan& plan, const StepForecast& step) {
+  int64_t most = 0;
+  for (const RankMemory& rank : step.memory) {
+    int64_t bytes = rank.weights + rank.optimizer;
+    for (const StagePlan& stage : plan.stages) {
+      for (int layer = stage.begin; stage.rank == rank.rank && layer < stage.end; ++layer) {
+        bytes -= step.costs.layers[layer].copy_bytes;
+      }
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 }  // namespace strata

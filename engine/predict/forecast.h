@@ -3,6 +3,7 @@
 // rates.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -58,5 +59,10 @@ StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& 
 /// With the seconds that the plan has and the links of NominalRates(), which threads do not need;
 /// else by NominalRates() alone. Throws as ForecastStep().
 StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script);
+
+/// Bytes of the largest copy that a rank takes for a save, so that the training goes on beside it:
+/// parameters, buffers and optimizer state, without the copies in half precision, which no save
+/// has.
+int64_t SaveCopyBytes(const Plan& plan, const StepForecast& step);
 
 }  // namespace strata

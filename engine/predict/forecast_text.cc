@@ -1,8 +1,6 @@
 #include "engine/predict/forecast_text.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "engine/base/text.h"
 
@@ -73,10 +71,6 @@ std::string ShowBytes(int64_t bytes) {
   return bytes == 0 ? "0" : FormatBytes(static_cast<double>(bytes));
 }
 
-std::string FormatShare(double share) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.1f%%", 100 * share);
-  return text.data();
-}
+std::string FormatShare(double share) { return Printf("%.1f%%", 100 * share); }
 
 }  // namespace strata

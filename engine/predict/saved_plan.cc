@@ -79,12 +79,6 @@ void CheckBounds(const SavedPlan& plan) {
                         ", the number of layers"));
 }
 
-CutNames CutNamesOf(const SavedPlan& plan) {
-  std::vector<std::string> types;
-  for (const SavedPlan::Layer& layer : plan.layers) types.push_back(layer.type);
-  return CutNames(types);
-}
-
 /// Takes the plan's layers and cuts. Parts of a layer that is not cut inside become one.
 void TakeLayers(const Plan& plan, SavedPlan& saved) {
   saved.bounds.clear();
@@ -100,7 +94,8 @@ void TakeLayers(const Plan& plan, SavedPlan& saved) {
 /// The decisions by name, as texts.
 Value::Map TextsOf(const SavedPlan& plan) {
   Value texts;
-  texts.Set("bounds", CutNamesOf(plan).Text(plan.bounds, ", ")).Set("schedule", plan.schedule);
+  texts.Set("bounds", CutNames::Of(plan.layers).Text(plan.bounds, ", "))
+      .Set("schedule", plan.schedule);
   VisitNumbers(plan, [&](const char* key, int64_t number) { texts.Set(key, Str(number)); });
   return texts.as_map();
 }
@@ -128,7 +123,7 @@ int StageOf(const SavedPlan& plan, int layer) {
 
 Value KeysOf(const SavedPlan& plan) {
   const Decisions& decisions = plan;
-  return KeysOf(decisions).Set("partition", CutNamesOf(plan).Numbers(plan.bounds));
+  return KeysOf(decisions).Set("partition", CutNames::Of(plan.layers).Numbers(plan.bounds));
 }
 
 std::string ToText(const SavedPlan& plan) {
@@ -170,7 +165,7 @@ void CheckFits(const SavedPlan& plan, const Job& job) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(Str("the saved plan of \"", plan.name, "\" does not fit the job: ", why));
   };
-  const CutNames names = CutNamesOf(plan);
+  const CutNames names = CutNames::Of(plan.layers);
   std::set<std::string> inside;
   for (size_t i = 0; i < plan.layers.size(); ++i) {
     if (PartNumber(plan.layers[i].type) >= 0) inside.insert(names.LayerAt(static_cast<int>(i)));
@@ -194,7 +189,7 @@ void CheckFits(const SavedPlan& plan, const Job& job) {
 }
 
 std::string SavedPlanText(const SavedPlan& plan) {
-  const CutNames names = CutNamesOf(plan);
+  const CutNames names = CutNames::Of(plan.layers);
   TextTable table({"stage", "layers", "parameters"});
   for (size_t s = 0; s + 1 < plan.bounds.size(); ++s) {
     int64_t parameters = 0;

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
@@ -116,9 +115,7 @@ std::string FormatFlops(double flops) {
   size_t unit = 0;
   for (; flops >= 999.5 && unit + 1 < kUnits.size(); ++unit) flops /= 1000;
   const int digits = flops >= 99.95 ? 0 : flops >= 9.995 ? 1 : 2;
-  std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), "%.*f %s", unit == 0 ? 0 : digits, flops, kUnits[unit]);
-  return text.data();
+  return Printf("%.*f %s", unit == 0 ? 0 : digits, flops, kUnits[unit]);
 }
 
 }  // namespace strata

@@ -35,8 +35,8 @@ void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int lay
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
     const int64_t elements = OwnElements(parameter, model);
     const bool is_float = parameter.dtype == DType::kFloat32 && !parameter.buffer && !OwnType(spec);
-    const int64_t bytes =
-        Padded(elements) * DTypeSize(is_float ? precision.params : parameter.dtype);
+    const DType type = is_float ? precision.params : parameter.dtype;
+    const int64_t bytes = Padded(elements) * DTypeSize(type);
     if (parameter.buffer) {
       cost.buffer_bytes += states * AllocatedBytes(bytes);
       continue;
@@ -50,9 +50,8 @@ void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int lay
     if (spec.IsFrozen(parameter.name)) continue;
     cost.parameters += elements;
     cost.gradient_bytes += bytes;
-    cost.extra_state_bytes += ExtraState(job.optimizer, layers, layer, parameter) /
-                              (parameter.share ? model : 1) *
-                              DTypeSize(is_float ? precision.params : parameter.dtype);
+    cost.extra_state_bytes += ExtraState(job.optimizer, layers, layer, parameter, type) /
+                              (parameter.share ? model : 1) * DTypeSize(type);
   }
 }
 

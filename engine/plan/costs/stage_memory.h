@@ -12,7 +12,7 @@ namespace strata {
 /// Where a stage stands.
 struct StageSetting {
   int live = 1;           ///< micro-batches that have gone forward and not yet back, at most
-  int slots = 2;          ///< receives posted ahead (schedule/lifetimes.h)
+  int slots = 2;          ///< receives posted ahead (schedule/program/lifetimes.h)
   bool receives = false;  ///< its input comes from another rank
   bool sends = false;     ///< its output goes to another rank
   int micro_batches = 1;

@@ -38,8 +38,8 @@ void CheckStages(int64_t stages, int64_t layers);
 ///
 ///   "uniform"          as many layers on each stage; Uniform()
 ///   "parameters"       Balanced() by `parameters`
-///   "type:REGEX"       Balanced() by 1 for each layer that LayersOfType() (spec/select.h) finds, 0
-///                      for the others; fewer of them than stages are allowed
+///   "type:REGEX"       Balanced() by 1 for each layer that LayersOfType() (spec/job/select.h)
+///                      finds, 0 for the others; fewer of them than stages are allowed
 ///   "cuts"             partition.bounds as they are
 ///   "function"         the script's function(layers, stages), layers a list of {index, type, name,
 ///                      parameters}, returns the bounds; `script` may be null for other methods

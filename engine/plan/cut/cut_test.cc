@@ -9,6 +9,7 @@
 #include "engine/base/testing.h"
 #include "engine/spec/job/job_fields.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/testing_script.h"
 
 namespace strata::partition {
 namespace {
@@ -83,26 +84,6 @@ List Transformer(int blocks) {
   return list;
 }
 
-/// Answers each call with `result` and keeps what it was asked.
-class FakeScript : public Script {
- public:
-  explicit FakeScript(Value result) : result_(std::move(result)) {}
-  Value Call(const FunctionRef& function, const Value::List& arguments) override {
-    called = function;
-    asked = arguments;
-    return result_;
-  }
-  TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs&) override { return {}; }
-  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
-  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
-
-  FunctionRef called;
-  Value::List asked;
-
- private:
-  Value result_;
-};
-
 // ---- Methods
 
 TEST(Cut, Uniform) { EXPECT_THAT(AlexNet().Cut("uniform", 4), ElementsAre(0, 6, 12, 17, 22)); }
@@ -160,7 +141,7 @@ TEST(Cut, WrittenCuts) {
 }
 
 TEST(Cut, AFunctionSeesTheLayersAndStages) {
-  FakeScript script(Value::IntList({0, 1, 4}));
+  AnsweringScript script(Value::IntList({0, 1, 4}));
   List list = Transformer(1);
   list.layers[0].name = "embed";
   EXPECT_THAT(list.Cut(Function(), 2, &script), ElementsAre(0, 1, 4));
@@ -175,7 +156,7 @@ TEST(Cut, AFunctionSeesTheLayersAndStages) {
 }
 
 TEST(Cut, AFunctionMayReturnWholeDoubles) {
-  FakeScript script(Value::List{0.0, 1.0, 4.0});
+  AnsweringScript script(Value::List{0.0, 1.0, 4.0});
   EXPECT_THAT(Transformer(1).Cut(Function(), 2, &script), ElementsAre(0, 1, 4));
 }
 
@@ -263,7 +244,7 @@ TEST(CutRefuses, WrittenCutsThatAreNoCut) {
 
 TEST(CutRefuses, WrongResultsOfAFunction) {
   const auto error = [](Value result) {
-    FakeScript script(std::move(result));
+    AnsweringScript script(std::move(result));
     return ConfigErrorOf([&] { AlexNet().Cut(Function(), 2, &script); });
   };
   const auto where = StartsWith("net.lua:3: the partition function's result: expected the bounds");

@@ -1,8 +1,6 @@
 #include "engine/plan/grid/topology.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -51,11 +49,7 @@ void CheckDims(const std::vector<std::string>& axes, const std::vector<int64_t>&
 }
 
 /// At least two digits, as DeepSpeed writes an index.
-std::string TwoDigits(int index) {
-  std::array<char, 16> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%02d", index);
-  return buffer.data();
-}
+std::string TwoDigits(int index) { return Printf("%02d", index); }
 
 }  // namespace
 

@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/base/machine/cores.h"
+#include "engine/base/machine/memory.h"
 #include "engine/base/text.h"
 #include "engine/spec/fields/fields.h"
 #include "engine/spec/fields/quantity.h"
-#include "engine/tensors/machine_cores.h"
-#include "engine/tensors/machine_memory.h"
 
 namespace strata::predict {
 namespace {

@@ -24,11 +24,10 @@ Group Flat(int ranks) { return {.per_node = ranks, .within = {1e-5, 1e9}, .betwe
 TEST(Collectives, AreTheModelsByHand) {
   EXPECT_DOUBLE_EQ(LinkRates({1e-5, 1e9}).Seconds(1e6), 1e-5 + 1e-3);
   // 4 ranks, 4 MB: halving has 2 messages and moves 3/4 of it.
-  EXPECT_DOUBLE_EQ(ReduceScatterSeconds(Flat(4), 4e6), 2e-5 + 3e-3);
-  EXPECT_DOUBLE_EQ(AllGatherSeconds(Flat(4), 4e6), 2e-5 + 3e-3);
+  EXPECT_DOUBLE_EQ(HalfAllReduceSeconds(Flat(4), 4e6), 2e-5 + 3e-3);
   EXPECT_DOUBLE_EQ(AllReduceSeconds(Flat(4), 4e6), 2 * (2e-5 + 3e-3));
   // 3 ranks: a ring.
-  EXPECT_DOUBLE_EQ(ReduceScatterSeconds(Flat(3), 3e6), 2e-5 + 2e-3);
+  EXPECT_DOUBLE_EQ(HalfAllReduceSeconds(Flat(3), 3e6), 2e-5 + 2e-3);
   // Few bytes: doubling, 2 messages instead of 4.
   EXPECT_DOUBLE_EQ(AllReduceSeconds(Flat(4), 4), 2 * (1e-5 + 4e-9));
   // 2 nodes of 4: within, a quarter between, within.
@@ -45,13 +44,12 @@ RC_GTEST_PROP(Collectives, GrowWithBytesAndShrinkWithBandwidth, ()) {
   Group faster = group;
   faster.between.bandwidth *= 2;
   faster.within.bandwidth *= 3;
-  for (auto seconds : {ReduceScatterSeconds, AllGatherSeconds, AllReduceSeconds}) {
+  for (auto seconds : {HalfAllReduceSeconds, AllReduceSeconds}) {
     RC_ASSERT(seconds(group, bytes) <= seconds(group, more));
     RC_ASSERT(seconds(faster, bytes) <= seconds(group, bytes));
     RC_ASSERT((seconds(group, bytes) == 0) == (group.size() == 1));
   }
-  RC_ASSERT(AllReduceSeconds(group, bytes) <=
-            ReduceScatterSeconds(group, bytes) + AllGatherSeconds(group, bytes) + 1e-12);
+  RC_ASSERT(AllReduceSeconds(group, bytes) <= 2 * HalfAllReduceSeconds(group, bytes) + 1e-12);
 }
 
 // ---- Clusters
@@ -165,7 +163,7 @@ RC_GTEST_PROP(Cluster, AUniformTableIsTheScalar, ()) {
   const int first = *rc::gen::inRange(0, devices - (size - 1) * stride);
   const Group a = stated.GroupOf(first, size, stride), b = measured.GroupOf(first, size, stride);
   const double bytes = *rc::gen::inRange(1, 1 << 30);
-  for (auto seconds : {ReduceScatterSeconds, AllGatherSeconds, AllReduceSeconds}) {
+  for (auto seconds : {HalfAllReduceSeconds, AllReduceSeconds}) {
     RC_ASSERT(seconds(a, bytes) == seconds(b, bytes));
   }
 }

@@ -27,13 +27,9 @@ double FlatAllReduce(const LinkRates& link, int ranks, double bytes) {
 
 double ShareSent(int ranks, double bytes) { return bytes * (ranks - 1) / ranks; }
 
-double ReduceScatterSeconds(const Group& group, double bytes) {
+double HalfAllReduceSeconds(const Group& group, double bytes) {
   return HalfSeconds(group.within, group.per_node, bytes) +
          HalfSeconds(group.between, group.nodes, bytes / group.per_node);
-}
-
-double AllGatherSeconds(const Group& group, double bytes) {
-  return ReduceScatterSeconds(group, bytes);
 }
 
 double AllReduceSeconds(const Group& group, double bytes) {

@@ -27,9 +27,8 @@ struct Group {
   int size() const { return per_node * nodes; }
 };
 
-/// `bytes`: of the whole buffer. A group of one takes no time.
-double ReduceScatterSeconds(const Group& group, double bytes);
-double AllGatherSeconds(const Group& group, double bytes);
+/// A reduce-scatter, or an all-gather. `bytes`: of the whole buffer. A group of one takes no time.
+double HalfAllReduceSeconds(const Group& group, double bytes);
 double AllReduceSeconds(const Group& group, double bytes);
 
 /// What each rank sends in a reduce-scatter or an all-gather: (n-1)/n of the buffer. An all-reduce

@@ -31,12 +31,6 @@ Job Alone(const Job& job, int64_t micro_batch_size, int model) {
   return alone;
 }
 
-int64_t BytesOf(const TensorSpecs& specs) {
-  int64_t bytes = 0;
-  for (const TensorSpec& spec : specs) bytes += spec.bytes();
-  return bytes;
-}
-
 /// The type that most parameters compute in: that of the large products.
 DType MainType(const Job& job) {
   std::map<DType, int64_t> elements;

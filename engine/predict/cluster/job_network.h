@@ -16,7 +16,7 @@
 
 namespace strata::predict {
 
-/// What the layers do (plan/costs.h), by micro-batch size and model degree. Knows no device.
+/// What the layers do (plan/plan_costs.h), by micro-batch size and model degree. Knows no device.
 class JobCosts {
  public:
   /// Throws ConfigError where the job cannot be planned at its own micro-batch size, and where the

@@ -190,8 +190,7 @@ Reduction ReductionOf(const Choice& choice, const StageCost& stage, const Traini
     return reduction;
   }
   // Values are as many bytes as gradients.
-  reduction.seconds = ReduceScatterSeconds(replicas, stage.gradient_bytes) +
-                      AllGatherSeconds(replicas, stage.gradient_bytes);
+  reduction.seconds = 2 * HalfAllReduceSeconds(replicas, stage.gradient_bytes);
   reduction.update /= choice.data;
   return reduction;
 }

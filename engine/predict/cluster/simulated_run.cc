@@ -1,7 +1,6 @@
 #include "engine/predict/cluster/simulated_run.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -14,13 +13,6 @@
 
 namespace strata::predict {
 namespace {
-
-std::optional<int> WholeNumber(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_whole = error == std::errc() && end == text.data() + text.size();
-  return is_whole && number >= 0 ? std::optional(number) : std::nullopt;
-}
 
 /// "WHO:FACTOR" in its two pieces.
 struct Slow {
@@ -46,8 +38,7 @@ Slow ReadSlow(const std::string& text, const char* flag, const char* example) {
 }
 
 int ReadRank(std::string_view text, const char* flag, int ranks) {
-  const std::optional<int> rank = WholeNumber(text);
-  if (rank && *rank < ranks) return *rank;
+  if (const auto rank = ParseWhole(text, 0, ranks - 1)) return *rank;
   throw ConfigError(Str(flag, ": there is no rank \"", text, "\"; they are 0 to ", ranks - 1));
 }
 
@@ -71,8 +62,8 @@ void ReadSlowLink(const std::string& text, const Choice& choice, const Cluster& 
   constexpr const char* kFlag = "slow_link";
   const Slow slow = ReadSlow(text, kFlag, "two ranks as in 0-8:4 or a node as in node3:4");
   if (slow.who.starts_with("node")) {
-    const std::optional<int> node = WholeNumber(std::string_view(slow.who).substr(4));
-    if (!node || *node >= cluster.nodes) {
+    const auto node = ParseWhole(std::string_view(slow.who).substr(4), 0, cluster.nodes - 1);
+    if (!node) {
       throw ConfigError(
           Str(kFlag, ": there is no ", slow.who, "; nodes are 0 to ", cluster.nodes - 1));
     }

@@ -370,11 +370,7 @@ class Chooser {
     const Plan& plan = best_->plan;
     const int now = plan.bounds[bound];
     const auto crossing = [&](int place) {
-      int64_t bytes = 0;
-      for (const TensorSpec& spec : plan.layers[static_cast<size_t>(place) - 1].output) {
-        bytes += spec.bytes();
-      }
-      return bytes;
+      return BytesOf(plan.layers[static_cast<size_t>(place) - 1].output);
     };
     std::vector<int> places;
     for (const int by : {-1, 1}) {

@@ -2,9 +2,9 @@
 // the memory limit and the step takes as little time as can be.
 //
 // Of a given program, whose peak on a rank depends on that rank's stages alone: each rank takes, of
-// the ways of its stages to recompute (plan/recompute_front.h), those which together take the least
-// time and whose predicted peak (memory_forecast.h) is within the limit. Exact for one stage on a
-// rank, as far as the front and the prediction are; with several, as long as no more than
+// the ways of its stages to recompute (plan/costs/recompute_front.h), those which together take the
+// least time and whose predicted peak (memory_forecast.h) is within the limit. Exact for one stage
+// on a rank, as far as the front and the prediction are; with several, as long as no more than
 // kMostTried combinations are cheaper than the one that fits, else one that fits and of which no
 // stage alone could be cheaper. No stage takes longer than it must, so no step with this program
 // does.

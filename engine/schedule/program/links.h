@@ -22,8 +22,8 @@ struct Message {
 /// Whether a compute action (not an overlap: take its Parts) reads and gives a message: F, I, B.
 inline bool PassesMessages(Kind kind) { return kind == Kind::kForward || GivesInputGrad(kind); }
 
-/// What F, I or B reads. The first stage reads no input and the last no gradient: Links::Into()
-/// tells.
+/// What F, I or B reads. The first stage reads no input and the last no gradient: Links::Of() gives
+/// no link, a number below 0.
 inline Message ReadBy(const Action& part) {
   const bool is_forward = part.kind == Kind::kForward;
   return {is_forward ? Direction::kForward : Direction::kBackward, part.stage, part.micro_batch};

@@ -1,8 +1,5 @@
 #include "engine/schedule/program/trace.h"
 
-#include <array>
-#include <cstdio>
-
 #include "engine/base/text.h"
 #include "engine/base/value/value.h"
 
@@ -17,11 +14,7 @@ const char* CategoryOf(Kind kind) {
 }
 
 /// Microseconds, to the nanosecond.
-std::string Micro(double seconds) {
-  std::array<char, 64> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%.3f", seconds * 1e6);
-  return buffer.data();
-}
+std::string Micro(double seconds) { return Printf("%.3f", seconds * 1e6); }
 
 class ChromeWriter {
  public:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <set>
 #include <utility>
 #include <vector>
@@ -40,10 +39,7 @@ Style StyleOf(Kind kind) {
 
 /// Whole numbers as they are, others with six digits.
 std::string ForEyes(double number) {
-  if (std::round(number) == number) return FormatDouble(number);
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", number);
-  return text;
+  return std::round(number) == number ? FormatDouble(number) : Str(number);
 }
 
 class Picture {
