@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/base/split_mix.h"
+
 namespace strata {
 
 bool AreAlikeButForDim0(const TensorSpecs& one, const TensorSpecs& other) {
@@ -9,12 +11,6 @@ bool AreAlikeButForDim0(const TensorSpecs& one, const TensorSpecs& other) {
     if (!a.shape.empty() && !b.shape.empty()) a.shape[0] = b.shape[0];
     return a == b;
   });
-}
-
-int64_t BytesOf(const TensorSpecs& specs) {
-  int64_t bytes = 0;
-  for (const TensorSpec& spec : specs) bytes += spec.bytes();
-  return bytes;
 }
 
 int64_t Dataset::input_bytes() const { return BytesOf(inputs()); }
@@ -43,11 +39,7 @@ uint64_t SampleSeed(uint64_t seed, Sample sample, uint64_t purpose) {
   uint64_t state = seed;
   for (const uint64_t word :
        {static_cast<uint64_t>(sample.epoch), static_cast<uint64_t>(sample.index), purpose}) {
-    // SplitMix64's step (Steele, Lea and Flood, 2014) between any two words.
-    state += 0x9e3779b97f4a7c15 + word;
-    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;
-    state = (state ^ (state >> 27)) * 0x94d049bb133111eb;
-    state ^= state >> 31;
+    state = SplitMix(state + word);
   }
   return state;
 }

@@ -46,6 +46,8 @@ class Dataset {
   virtual std::string encoding() const { return ""; }
   /// What a user might not expect of how the files were read, a line each.
   virtual std::vector<std::string> notes() const { return {}; }
+  /// The file that a sample is read from, within the data's folder; "" = samples have none.
+  virtual std::string name_of(int64_t) const { return ""; }
   /// False: zeros stand for them (the option targets=false), and nobody may train or evaluate.
   virtual bool has_targets() const { return true; }
   /// Copies a sample to `input` and `target`: its tensors behind each other, input_bytes() and
@@ -76,9 +78,6 @@ class Dataset {
 
 /// Whether a sample is as another but for the length of dim 0, as those of ragged data are.
 bool AreAlikeButForDim0(const TensorSpecs& one, const TensorSpecs& other);
-
-/// Bytes of one sample's tensors.
-int64_t BytesOf(const TensorSpecs& specs);
 
 /// Random numbers of a sample: the same for every number of workers, replicas and stages.
 /// `purpose` tells apart the steps that draw.

@@ -9,17 +9,12 @@
 
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
 
 constexpr int64_t kColumns = 48;
-
-std::string TextOf(const TensorSpecs& specs) {
-  std::vector<std::string> texts;
-  for (const TensorSpec& spec : specs) texts.push_back(spec.ToString());
-  return texts.empty() ? "no target" : Join(texts, ", ");
-}
 
 bool IsImage(const TensorSpec& spec) {
   return spec.shape.size() == 3 && (spec.shape[0] == 1 || spec.shape[0] == 3) &&
@@ -97,9 +92,9 @@ std::string PictureOf(const float* pixels, int64_t channels, int64_t height, int
 }
 
 std::string DescribeWithPicture(const Dataset& dataset) {
-  std::string text =
-      Str(dataset.description(), "\n", TextOf(dataset.inputs()), " -> ", TextOf(dataset.targets()),
-          dataset.classes() > 0 ? Str(", ", dataset.classes(), " classes") : "");
+  std::string text = Str(dataset.description(), "\n", ToString(dataset.inputs(), ", "), " -> ",
+                         ToString(dataset.targets(), ", ", "no target"),
+                         dataset.classes() > 0 ? Str(", ", dataset.classes(), " classes") : "");
   const TensorSpec spec = dataset.inputs().at(0);
   if (!IsImage(spec)) return text;
   std::vector<std::byte> bytes(static_cast<size_t>(dataset.input_bytes()));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,12 @@ inline FunctionRef FakeFunction() { return {1, "net.lua:5", "f"}; }
 
 /// A file that make_data.py wrote.
 inline std::string TestData(const std::string& name) { return "engine/data/testdata/" + name; }
+
+/// What is in a file.
+inline std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 /// A declaration of every source and step, with options and without, over files in `folder`.
 inline std::vector<Value> EverySource(const std::filesystem::path& folder) {

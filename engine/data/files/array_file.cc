@@ -1,7 +1,6 @@
 #include "engine/data/files/array_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -77,12 +76,9 @@ std::vector<int64_t> NpyShape(Bytes text, const std::string& where) {
   for (const std::string& piece : Split(text.substr(1), ',')) {
     const Bytes digits = Trim(piece);
     if (digits.empty()) continue;
-    int64_t size = -1;
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), size);
-    if (error != std::errc() || end != digits.end() || size < 0) {
-      Refuse(where, Str("the .npy header's shape has \"", digits, "\""));
-    }
-    shape.push_back(size);
+    const auto size = ParseWhole<int64_t>(digits);
+    if (!size) Refuse(where, Str("the .npy header's shape has \"", digits, "\""));
+    shape.push_back(*size);
   }
   if (shape.size() > 64) Refuse(where, "the .npy header's shape has more than 64 dims");
   return shape;

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
 #include <numeric>
 
 #include "engine/base/testing.h"
@@ -24,11 +23,6 @@ std::vector<T> Values(const Array& array) {
   std::vector<T> values(static_cast<size_t>(array.spec.elements()));
   if (!values.empty()) std::memcpy(values.data(), array.bytes, values.size() * sizeof(T));
   return values;
-}
-
-std::string Content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 class ArrayFileTest : public DatasetTest {

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <fstream>
-
 #include "engine/base/testing.h"
 #include "engine/data/files/array_file.h"
 #include "engine/data/testing_sources.h"
@@ -17,13 +15,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string Content(const std::string& name) {
-  std::ifstream file(TestData(name), std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 Image Decode(const std::string& name, int channels = 3, int least = 0) {
-  return DecodeImage(Content(name), channels, least, name);
+  return DecodeImage(Content(TestData(name)), channels, least, name);
 }
 
 int MostApart(const std::vector<uint8_t>& pixels, const std::string& npy) {
@@ -174,7 +167,7 @@ TEST(DecodeImage, PngsOfAllKindsAreAsPillowConvertsThem) {
 /// Files that are cut off anywhere are errors with their name.
 TEST(DecodeImage, FilesThatAreCutOffAreNamed) {
   for (const char* name : {"picture.png", "picture.jpg", "grey.jpg", "palette.png"}) {
-    const std::string whole = Content(name);
+    const std::string whole = Content(TestData(name));
     for (size_t size = 0; size < whole.size(); ++size) {
       EXPECT_THAT(ErrorOf([&] { DecodeImage(whole.substr(0, size), 3, 0, name); }),
                   HasSubstr(std::string(name) + ": "))
@@ -186,7 +179,7 @@ TEST(DecodeImage, FilesThatAreCutOffAreNamed) {
 /// libpng alone takes files whose last sums are wrong.
 TEST(DecodeImage, APngWithAnyBitWrongIsNamed) {
   for (const char* name : {"picture.png", "palette.png"}) {
-    const std::string whole = Content(name);
+    const std::string whole = Content(TestData(name));
     for (size_t at = 0; at < whole.size(); ++at) {
       std::string wrong = whole;
       wrong[at] ^= 0x40;
@@ -204,10 +197,10 @@ TEST(DecodeImage, SizesThatCannotBeAreRefused) {
     EXPECT_THAT(ErrorOf([&] { DecodeImage(content, 3, 0, "a"); }),
                 HasSubstr("a: an image of 15616x12288 pixels is not read from "));
   };
-  const std::string jpeg = Content("picture.jpg");
+  const std::string jpeg = Content(TestData("picture.jpg"));
   expect_refused(jpeg, jpeg.find("\xff\xc0") + 5, {"\x30\0\x3d\0", 4});
   // Width, height, five bytes of the kind, and the sum of the part.
-  expect_refused(Content("picture.png"), 16,
+  expect_refused(Content(TestData("picture.png")), 16,
                  {"\0\0\x3d\0\0\0\x30\0\x08\x02\0\0\0\xff\x74\x48\x0c", 17});
 }
 

@@ -130,16 +130,6 @@ void CheckPair(const Array& input, const std::string& input_path, const Array& t
                        "sample of ", input_path, ", got ", target.spec.shape[0]));
 }
 
-/// Two arrays of one file.
-std::unique_ptr<Dataset> OpenNamed(const DataSpec& spec, const DatasetContext& context) {
-  const std::string path = ResolvePath(spec.options["path"].as_string(), context);
-  Array input = ReadArray(path, spec.options["input"].as_string());
-  const Value& name = spec.options["target"];
-  Array target = name.is_null() ? input : ReadArray(path, name.as_string());
-  CheckPair(input, path, target, path);
-  return std::make_unique<Arrays>(spec, std::move(input), std::move(target));
-}
-
 }  // namespace
 
 std::unique_ptr<Dataset> OpenNpy(const DataSpec& spec, const DatasetContext& context) {
@@ -153,12 +143,13 @@ std::unique_ptr<Dataset> OpenNpy(const DataSpec& spec, const DatasetContext& con
   return std::make_unique<Arrays>(spec, std::move(input), std::move(target));
 }
 
-std::unique_ptr<Dataset> OpenNpz(const DataSpec& spec, const DatasetContext& context) {
-  return OpenNamed(spec, context);
-}
-
-std::unique_ptr<Dataset> OpenSafetensors(const DataSpec& spec, const DatasetContext& context) {
-  return OpenNamed(spec, context);
+std::unique_ptr<Dataset> OpenNamedArrays(const DataSpec& spec, const DatasetContext& context) {
+  const std::string path = ResolvePath(spec.options["path"].as_string(), context);
+  Array input = ReadArray(path, spec.options["input"].as_string());
+  const Value& name = spec.options["target"];
+  Array target = name.is_null() ? input : ReadArray(path, name.as_string());
+  CheckPair(input, path, target, path);
+  return std::make_unique<Arrays>(spec, std::move(input), std::move(target));
 }
 
 std::unique_ptr<Dataset> OpenIdx(const DataSpec& spec, const DatasetContext& context) {

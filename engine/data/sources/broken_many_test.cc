@@ -12,11 +12,6 @@ namespace {
 
 constexpr int kFiles = 1000;
 
-std::string Content(const std::string& name) {
-  std::ifstream file(TestData(name), std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 class BrokenMany : public DatasetTest {
  protected:
   /// Opens and reads all of it; the error, or "".
@@ -32,8 +27,9 @@ class BrokenMany : public DatasetTest {
 
 /// Cut off, flipped in the header, empty, of another type, or with bytes of zero inside.
 TEST_F(BrokenMany, ImagesAreNamed) {
-  const std::vector<std::string> whole = {Content("picture.png"), Content("picture.jpg"),
-                                          Content("palette.png")};
+  const std::vector<std::string> whole = {Content(TestData("picture.png")),
+                                          Content(TestData("picture.jpg")),
+                                          Content(TestData("palette.png"))};
   const Value source =
       MakeDataSource("image_folder", {}, {{"path", folder_.string()}, {"size", 8}}, "net.lua:1");
   for (int i = 0; i < kFiles; ++i) {
@@ -89,8 +85,9 @@ TEST_F(BrokenMany, TablesAreNamedWithTheirLine) {
 }
 
 TEST_F(BrokenMany, ArraysAreNamed) {
-  const std::vector<std::string> whole = {Content("floats.npy"), Content("stored.npz"),
-                                          Content("deflated.npz")};
+  const std::vector<std::string> whole = {Content(TestData("floats.npy")),
+                                          Content(TestData("stored.npz")),
+                                          Content(TestData("deflated.npz"))};
   for (int i = 0; i < kFiles; ++i) {
     std::string content = whole[Below(3)];
     switch (Below(4)) {
@@ -140,8 +137,8 @@ TEST_F(BrokenMany, JsonLinesAreNamedWithTheirLine) {
 /// With broken="skip" the whole images remain, and every place has one.
 TEST_F(BrokenMany, SkippedImagesAreReplaced) {
   Write("a/1.png", "no image");
-  Write("a/2.png", Content("picture.png"));
-  Write("b/1.png", Content("picture.png").substr(0, 100));
+  Write("a/2.png", Content(TestData("picture.png")));
+  Write("b/1.png", Content(TestData("picture.png")).substr(0, 100));
   const auto open = [&] {
     return Open(
         "image_folder",

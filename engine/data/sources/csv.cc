@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -63,6 +64,11 @@ struct Column {
   std::map<std::string, int64_t> index;  // of words, once they are known
 
   bool has_words() const { return words > numbers; }
+  /// Most rows have a word that hardly another one has.
+  bool has_texts() const {
+    constexpr size_t kFew = 20;
+    return has_words() && index.size() > kFew && 2 * std::ssize(index) > words;
+  }
   double deviation() const {
     const double value = numbers > 0 ? std::sqrt(squares / static_cast<double>(numbers)) : 0;
     return value > 0 ? value : 1;
@@ -73,7 +79,9 @@ struct Column {
 struct TableOptions {
   std::string path;
   char separator = ',';
-  bool header = true;
+  std::optional<bool> header = {};  // none: nobody says, names are expected
+
+  bool has_header() const { return header.value_or(true); }
 };
 
 /// Calls body(row, place) for every row behind the header. Rows have as many cells as it.
@@ -85,14 +93,14 @@ class Table {
     if (!Reader().Next(row))
       throw WorldError(Str(options.path, ": expected a table, got an empty file"));
     for (size_t i = 0; i < row.size(); ++i) {
-      names_.push_back(options.header ? std::string(Trim(row[i].text)) : Str(i + 1));
+      names_.push_back(options.has_header() ? std::string(Trim(row[i].text)) : Str(i + 1));
     }
     CheckNames(row);
     const bool has_numbers = std::ranges::any_of(
         names_, [](const std::string& name) { return NumberIn(name).has_value(); });
-    if (options.header && has_numbers) {
+    if (!options.header && has_numbers) {
       throw WorldError(Str(options.path, ":1: expected the columns' names, got numbers; ",
-                           "header=false is for a table without them"));
+                           "header=true if these are names, header=false if they are a row"));
     }
   }
   const std::vector<std::string>& names() const { return names_; }
@@ -103,7 +111,7 @@ class Table {
   void ForEachRow(const Body& body) const {
     CsvReader reader = Reader();
     std::vector<CsvCell> row;
-    if (options_.header) reader.Next(row);
+    if (options_.has_header()) reader.Next(row);
     while (reader.Next(row)) {
       for (CsvCell& cell : row) cell.text = Trim(cell.text);
       if (row.size() != names_.size()) {
@@ -304,14 +312,24 @@ std::string WordsText(const Scheme& scheme) {
   return Join(texts, ", ") + (columns.size() > kShown ? ", ..." : "");
 }
 
+/// The columns whose words are most likely texts.
+std::string TextsText(const Scheme& scheme) {
+  std::vector<std::string> names;
+  for (const Column& column : scheme.inputs) {
+    if (column.has_texts()) names.push_back(QuotedName(column.name));
+  }
+  return Join(names, ", ");
+}
+
 class Csv : public Dataset {
  public:
   Csv(const Table& table, Scheme scheme, const Value& options)
       : scheme_(std::move(scheme)),
         has_targets_(options["targets"] != Value(false)),
-        has_names_(options["header"].as_bool()),
+        has_names_(options["header"] != Value(false)),
         normalise_(options["normalise"].as_bool()),
         fills_(options["missing"] == Value("mean")),
+        takes_unknown_(options["unknown"] == Value("none")),
         path_(table.path()) {
     table.ForEachRow([&](const std::vector<CsvCell>& row, const std::string& where) {
       for (const Column& column : scheme_.inputs) Add(column, row[column.place], where);
@@ -350,7 +368,14 @@ class Csv : public Dataset {
   std::vector<std::string> notes() const override {
     const std::string words = WordsText(scheme_);
     if (words.empty()) return {};
-    return {Str("words of ", QuotedName(path_), " become a number of 0 or 1 each: ", words)};
+    std::vector<std::string> notes = {
+        Str("words of ", QuotedName(path_), " become a number of 0 or 1 each: ", words)};
+    const std::string texts = TextsText(scheme_);
+    if (texts.empty()) return notes;
+    notes.push_back(Str("nearly each row of ", QuotedName(path_), " has a word of its own in ",
+                        texts, ": texts are read by strata.data.jsonl{text=, target=, length=}; ",
+                        "columns={...} leaves columns out"));
+    return notes;
   }
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {
@@ -383,7 +408,10 @@ class Csv : public Dataset {
     if (column.has_words()) {
       const size_t begin = values_.size();
       values_.resize(begin + column.index.size());
-      if (!is_missing) values_[begin + static_cast<size_t>(WordOf(column, cell, row))] = 1;
+      const bool is_none = is_missing || (takes_unknown_ && !column.index.contains(cell.text));
+      if (is_none) return;
+      constexpr const char* kHelp = "; unknown=\"none\" takes it for no word";
+      values_[begin + static_cast<size_t>(WordOf(column, cell, row, kHelp))] = 1;
       return;
     }
     has_filled_ = has_filled_ || is_missing;
@@ -417,17 +445,18 @@ class Csv : public Dataset {
         Str(PlaceOf(row, cell, column), ": expected a number, got \"", cell.text, "\""));
   }
 
-  static int64_t WordOf(const Column& column, const CsvCell& cell, const std::string& row) {
+  static int64_t WordOf(const Column& column, const CsvCell& cell, const std::string& row,
+                        const char* help = "") {
     const auto found = column.index.find(cell.text);
     if (found != column.index.end()) return found->second;
     std::vector<std::string> words;
     for (const auto& [word, index] : column.index) words.push_back(word);
     throw WorldError(Str(PlaceOf(row, cell, column), ": the training has no \"", cell.text, "\"",
-                         DidYouMean(cell.text, words)));
+                         DidYouMean(cell.text, words), help));
   }
 
   const Scheme scheme_;
-  const bool has_targets_, has_names_, normalise_, fills_;
+  const bool has_targets_, has_names_, normalise_, fills_, takes_unknown_;
   const std::string path_;
   bool has_filled_ = false;  // a missing number
   std::vector<float> values_;
@@ -450,7 +479,7 @@ std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& con
   const Value& options = spec.options;
   TableOptions table = {ResolvePath(options["path"].as_string(), context)};
   table.separator = SeparatorOf(options["separator"], table.path);
-  table.header = options["header"].as_bool();
+  if (!options["header"].is_null()) table.header = options["header"].as_bool();
   const Table rows(table);
   const bool has_targets = options["targets"] != Value(false);
   if (options["like"].is_null()) {

@@ -91,7 +91,8 @@ TEST_F(CsvTest, TestDataIsSeenAsTheTrainingWas) {
   EXPECT_EQ(houses->input().ToString(), "float32 (3,)");
   EXPECT_THAT(Floats(*houses, 0), ElementsAre(FloatEq(2.4494898f), 0, 1));
   EXPECT_EQ(ErrorOfTable("rooms,city,price\n5,Roma,1\n", {{"like", training}}),
-            "a.csv:2:3: column \"city\": the training has no \"Roma\"; did you mean \"Rome\"?");
+            "a.csv:2:3: column \"city\": the training has no \"Roma\"; did you mean \"Rome\"?; "
+            "unknown=\"none\" takes it for no word");
   EXPECT_THAT(ErrorOfTable("rooms,price\n5,1\n", {{"like", training}}),
               HasSubstr("expected the columns of"));
 }
@@ -151,6 +152,32 @@ TEST_F(CsvTest, NotesSayWhichWordsBecameNumbers) {
   EXPECT_THAT(wide->notes(), ElementsAre(testing::EndsWith("\"e\" (1 word, as \"word\"), ...")));
 }
 
+TEST_F(CsvTest, ANoteTellsOfTexts) {
+  const auto notes = [&](int rows, int texts) {
+    std::string table = "a,text,y\n";
+    for (int i = 0; i < rows; ++i) table += Str("red,text ", i % texts, ",1\n");
+    return OpenTable(table)->notes();
+  };
+  EXPECT_THAT(notes(40, 21),
+              ElementsAre(HasSubstr("\"text\" (21 words"),
+                          HasSubstr("a word of its own in \"text\": texts are read by "
+                                    "strata.data.jsonl{text=, target=, length=}; columns=")));
+  EXPECT_THAT(notes(42, 21), testing::SizeIs(1)) << "half of the rows";
+  EXPECT_THAT(notes(20, 20), testing::SizeIs(1)) << "a small table";
+}
+
+TEST_F(CsvTest, UnknownWordsOfAnInputAreNoneWhereThatIsAskedFor) {
+  const Value::Map options = {{"like", Write("train.csv", kHouses)}, {"unknown", "none"}};
+  const auto houses = OpenTable("rooms,city,price\n5,Oslo,1\n6,Rome,2\n", options);
+  EXPECT_THAT(Floats(*houses, 0), ElementsAre(5, 0, 0));
+  EXPECT_THAT(Floats(*houses, 1), ElementsAre(6, 0, 1));
+  Value::Map city = options;
+  city.emplace_back("target", "city");
+  EXPECT_THAT(ErrorOfTable("rooms,city,price\n5,Oslo,1\n", city),
+              HasSubstr("the training has no \"Oslo\""))
+      << "a class";
+}
+
 TEST_F(CsvTest, ATableToBePredictedHasNoTarget) {
   const std::string training = Write("train.csv", kHouses);
   const Value::Map options = {{"like", training}, {"targets", false}, {"target", "city"}};
@@ -178,12 +205,26 @@ TEST_F(CsvTest, NamesThePlaceOfWhatIsWrong) {
   EXPECT_EQ(ErrorOfTable("x,y\n1,2\n1o,3\n4,4\n"),
             "a.csv:3:1: column \"x\": \"1o\" is no number, as the column's other cells are");
   EXPECT_EQ(ErrorOfTable("1,2\n3,4\n"),
-            "a.csv:1: expected the columns' names, got numbers; header=false is for a table "
-            "without them");
+            "a.csv:1: expected the columns' names, got numbers; header=true if these are names, "
+            "header=false if they are a row");
   EXPECT_EQ(OpenTable("1,2\n3,4\n", {{"header", false}, {"target", "1"}})->size(), 2);
+  EXPECT_THAT(ErrorOfTable("5.1,3.5,setosa\n4.9,3.0,setosa\n"), HasSubstr("got numbers"));
   EXPECT_EQ(ErrorOfTable("x,y\n"), "a.csv: column \"x\" has no values");
   EXPECT_EQ(ErrorOfTable(""), "a.csv: expected a table, got an empty file");
   EXPECT_THAT(ErrorOfTable("x,y\n1,inf\n2,3\n4,5\n"), HasSubstr("is no number"));
+}
+
+TEST_F(CsvTest, NamesMayBeNumbersWhereSomebodySaysSo) {
+  const Value::Map named = {{"header", true}, {"target", 2020}};
+  const auto table = OpenTable("country,2019,2020\nno,1,2\nse,3,4\n", named);
+  EXPECT_EQ(table->size(), 2);
+  EXPECT_THAT(table->description(), HasSubstr("-> 2020"));
+  const auto encoding = [&](const char* text, const Value::Map& options) {
+    return OpenTable(text, options)->encoding();
+  };
+  EXPECT_NE(encoding("0,1\n1,2\n", {{"header", true}}), encoding("5,1\n1,2\n", {{"header", true}}))
+      << "columns of other names";
+  EXPECT_EQ(encoding("x,y\n1,2\n", {{"header", true}}), encoding("x,y\n1,2\n", {}));
 }
 
 TEST_F(CsvTest, ColumnsOfOneNameAreRefused) {

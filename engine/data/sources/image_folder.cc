@@ -144,6 +144,10 @@ class ImageFolder : public Dataset {
     }
     return notes;
   }
+  std::string name_of(int64_t index) const override {
+    const fs::path path = folder_.files[static_cast<size_t>(index)].path;
+    return path == path_ ? path.filename().string() : path.lexically_relative(path_).string();
+  }
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {
     return Str("image_folder: ", FormatCount(size()), " images of ", size_, "x", size_, " in ",

@@ -14,13 +14,13 @@ struct Source {
 };
 
 constexpr Source kSources[] = {
-    {"digits", data::OpenDigits}, {"cifar10", data::OpenCifar10},
-    {"text", data::OpenText},     {"images", data::OpenImages},
-    {"tokens", data::OpenTokens}, {"image_folder", data::OpenImageFolder},
-    {"csv", data::OpenCsv},       {"npy", data::OpenNpy},
-    {"npz", data::OpenNpz},       {"safetensors", data::OpenSafetensors},
-    {"idx", data::OpenIdx},       {"token_file", data::OpenTokenFile},
-    {"jsonl", data::OpenJsonl},   {"dataset", data::OpenOwn},
+    {"digits", data::OpenDigits},   {"cifar10", data::OpenCifar10},
+    {"text", data::OpenText},       {"images", data::OpenImages},
+    {"tokens", data::OpenTokens},   {"image_folder", data::OpenImageFolder},
+    {"csv", data::OpenCsv},         {"npy", data::OpenNpy},
+    {"npz", data::OpenNamedArrays}, {"safetensors", data::OpenNamedArrays},
+    {"idx", data::OpenIdx},         {"token_file", data::OpenTokenFile},
+    {"jsonl", data::OpenJsonl},     {"dataset", data::OpenOwn},
 };
 
 struct Step {

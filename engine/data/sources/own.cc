@@ -1,20 +1,30 @@
 // The data of strata.dataset{...}: samples that a script's function gives.
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/data/data_script.h"
 #include "engine/data/sources/sources.h"
 #include "engine/spec/fields/fields.h"
+#include "engine/spec/job/data/data_source.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata::data {
 namespace {
 
-std::string TextOf(const TensorSpecs& specs) {
-  std::vector<std::string> texts;
-  for (const TensorSpec& spec : specs) texts.push_back(spec.ToString());
-  return texts.empty() ? "nothing" : Join(texts, ", ");
+std::string TextOf(const TensorSpecs& specs) { return ToString(specs, ", ", "nothing"); }
+
+/// F.tensor{0, 1} of one sample is int64, F.tensor{0.5, 1} of another is not.
+std::string NumbersHint(const TensorSpecs& got, const TensorSpecs& expected) {
+  for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
+    const DType a = got[i].dtype, b = expected[i].dtype;
+    const bool has_whole = a == DType::kInt64 || b == DType::kInt64;
+    if (has_whole && (a == DType::kFloat32 || b == DType::kFloat32)) return kWholeNumbers;
+  }
+  return "";
 }
 
 class Own : public Dataset {
@@ -83,14 +93,10 @@ class Own : public Dataset {
 
   void Check(TensorSpecs got, TensorSpecs expected, std::span<const int64_t> indices,
              const char* half) const {
-    if (is_batch_) {
-      for (TensorSpec& spec : expected) {
-        spec.shape.insert(spec.shape.begin(), static_cast<int64_t>(indices.size()));
-      }
-    }
+    if (is_batch_) expected = WithRows(std::move(expected), std::ssize(indices));
     if (got == expected) return;
     Refuse(indices[0], Str("gave the ", half, " ", TextOf(got), ", expected ", TextOf(expected),
-                           " as for sample 0",
+                           " as for sample 0", NumbersHint(got, expected),
                            is_ragged_ ? "; collate=\"pad\" makes batches of such samples" : ""));
   }
 
@@ -99,7 +105,7 @@ class Own : public Dataset {
                   const char* half) const {
     if (AreAlikeButForDim0(got, expected)) return;
     Refuse(index, Str("gave the ", half, " ", TextOf(got), ", expected ", TextOf(expected),
-                      " as for sample 0, but for dim 0"));
+                      " as for sample 0, but for dim 0", NumbersHint(got, expected)));
   }
 
   /// From tensors of all samples to samples of all tensors.

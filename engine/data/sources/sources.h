@@ -46,8 +46,8 @@ std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& con
 
 // Arrays whose dim 0 counts the samples, in files of several formats.
 std::unique_ptr<Dataset> OpenNpy(const DataSpec& spec, const DatasetContext& context);
-std::unique_ptr<Dataset> OpenNpz(const DataSpec& spec, const DatasetContext& context);
-std::unique_ptr<Dataset> OpenSafetensors(const DataSpec& spec, const DatasetContext& context);
+/// Two arrays of one file: .npz, safetensors.
+std::unique_ptr<Dataset> OpenNamedArrays(const DataSpec& spec, const DatasetContext& context);
 /// Bytes of images become float32 (1, height, width) from 0 to 1, labels int64.
 std::unique_ptr<Dataset> OpenIdx(const DataSpec& spec, const DatasetContext& context);
 

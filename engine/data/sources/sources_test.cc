@@ -290,6 +290,7 @@ TEST_F(ImageFolders, HaveImagesHoweverDeep) {
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < labelled->size(); ++i) labels.push_back(Ints(*labelled, i, true)[0]);
   EXPECT_EQ(labels, (std::vector<int64_t>{0, 0, 1}));
+  EXPECT_EQ(labelled->name_of(1), "cat/a/b/1.jpg");
   EXPECT_EQ(OpenFolder(/*has_targets=*/false)->size(), 3);
   EXPECT_EQ(labelled->notes(), std::vector{Str("2 of 3 images in \"", folder_.string(),
                                                "\" lie deeper than the folder of their class")});

@@ -3,29 +3,18 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/base/split_mix.h"
 #include "engine/base/text.h"
 #include "engine/data/sources/sources.h"
 
 namespace strata::data {
 namespace {
 
-/// The random generator splitmix64. It is short, and every seed gives good numbers.
-class Random {
- public:
-  Random(int64_t seed, int64_t index)
-      : state_(static_cast<uint64_t>(seed) * 0x9E3779B97F4A7C15ULL ^
-               static_cast<uint64_t>(index) * 0xD1B54A32D192ED03ULL) {}
-  uint64_t Next() {
-    uint64_t z = (state_ += 0x9E3779B97F4A7C15ULL);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    return z ^ (z >> 31);
-  }
-  int64_t Below(int64_t n) { return static_cast<int64_t>(Next() % static_cast<uint64_t>(n)); }
-
- private:
-  uint64_t state_;
-};
+/// The random numbers of a sample.
+SplitMixRandom RandomOf(int64_t seed, int64_t index) {
+  return SplitMixRandom(static_cast<uint64_t>(seed) * 0x9E3779B97F4A7C15ULL ^
+                        static_cast<uint64_t>(index) * 0xD1B54A32D192ED03ULL);
+}
 
 class Images : public Dataset {
  public:
@@ -40,7 +29,7 @@ class Images : public Dataset {
   /// wave's length.
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const int64_t index = sample.index;
-    Random random(options_.seed, index);
+    SplitMixRandom random = RandomOf(options_.seed, index);
     const int64_t label = random.Below(options_.classes);
     if (target) std::memcpy(target, &label, sizeof(label));
     if (!input) return;
@@ -53,7 +42,7 @@ class Images : public Dataset {
   }
 
  private:
-  static float Noise(Random& random) {
+  static float Noise(SplitMixRandom& random) {
     constexpr float kWidth = 3.4641016f;  // a uniform distribution this wide has variance one
     const float unit = static_cast<float>(random.Next() >> 40) * 0x1p-24f;
     return (unit - 0.5f) * kWidth;
@@ -85,7 +74,7 @@ class Tokens : public Dataset {
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const int64_t index = sample.index;
-    Random random(seed_, index);
+    SplitMixRandom random = RandomOf(seed_, index);
     int64_t token = random.Below(vocab_);
     for (int64_t i = 0; i < length_; ++i) {
       if (input) Put(input, i, token);

@@ -21,6 +21,9 @@ class Chosen : public Step {
   Chosen(std::shared_ptr<const Dataset> of, std::vector<int64_t> indices, std::string how)
       : Step(std::move(of), std::move(how)), indices_(std::move(indices)) {}
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  std::string name_of(int64_t index) const override {
+    return of().name_of(indices_[static_cast<size_t>(index)]);
+  }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     of().Read({indices_[static_cast<size_t>(sample.index)], sample.epoch}, input, target);
   }
@@ -79,6 +82,10 @@ class Concat : public Step {
       for (const std::string& note : part->notes()) notes.push_back(note);
     }
     return notes;
+  }
+  std::string name_of(int64_t index) const override {
+    const auto [part, own] = PartOf(index);
+    return part->name_of(own.index);
   }
   bool has_targets() const override { return has_targets_; }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {

@@ -38,6 +38,7 @@ class Step : public Dataset {
   std::vector<std::string> names_before_map() const override { return of_->names_before_map(); }
   std::string encoding() const override { return of_->encoding(); }
   std::vector<std::string> notes() const override { return of_->notes(); }
+  std::string name_of(int64_t index) const override { return of_->name_of(index); }
   bool has_targets() const override { return of_->has_targets(); }
   std::string description() const override {
     return Str(of_->description(), "; ", how_,

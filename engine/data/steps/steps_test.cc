@@ -97,6 +97,18 @@ TEST_F(StepsTest, ChooseSamples) {
   EXPECT_NE(shuffled, Firsts(*OpenStep(Step("shuffled", Numbers(30), {{"seed", 2}}))));
 }
 
+TEST_F(StepsTest, SamplesAreOfTheFilesThatTheyAreReadFrom) {
+  for (const char* name : {"a/1.png", "a/2.png", "b/1.png"}) Write(name, "");
+  const Value images = MakeDataSource(
+      "image_folder", {}, {{"path", folder_.string()}, {"size", 8}, {"targets", false}}, "");
+  const Value part = Step("part", images, {{"begin", 1}, {"end", 3}});
+  const auto both = OpenStep(Step("cache", Step("concat", Value::List{images, part})));
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < both->size(); ++i) names.push_back(both->name_of(i));
+  EXPECT_THAT(names, ElementsAre("a/1.png", "a/2.png", "b/1.png", "a/2.png", "b/1.png"));
+  EXPECT_EQ(OpenStep(Numbers(2))->name_of(1), "");
+}
+
 TEST_F(StepsTest, FunctionsOfAChainDrawDifferentNumbers) {
   SeedScript script;
   context_.script = &script;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/split_mix.h"
 #include "engine/data/files/resample.h"
 #include "engine/data/steps/step.h"
 #include "engine/data/steps/steps.h"
@@ -14,19 +15,10 @@
 namespace strata::data {
 namespace {
 
-/// Random numbers of a sample (SplitMix64).
-class Draw {
+/// Random numbers of a sample.
+class Draw : public SplitMixRandom {
  public:
-  explicit Draw(uint64_t seed) : state_(seed) {}
-  uint64_t Next() {
-    uint64_t word = state_ += 0x9e3779b97f4a7c15;
-    word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
-    word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
-    return word ^ (word >> 31);
-  }
-  int64_t Below(int64_t count) {
-    return static_cast<int64_t>(Next() % static_cast<uint64_t>(count));
-  }
+  using SplitMixRandom::SplitMixRandom;
   /// From 0 to below 1.
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
   double Between(double least, double most) { return least + (most - least) * Unit(); }
@@ -48,9 +40,6 @@ class Draw {
       if (v > 0 && std::log(1 - Unit()) < x * x / 2 + d - d * v + d * std::log(v)) return d * v;
     }
   }
-
- private:
-  uint64_t state_;
 };
 
 /// How many steps lie below, so that two equal ones draw different numbers.

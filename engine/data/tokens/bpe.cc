@@ -105,6 +105,7 @@ struct Model {
   bool composes = false;  // the text is brought into NFC
   int64_t size = 0;
   int64_t end_of_text = -1;
+  TokenList before_text;
   bool ignores_merges = false;  // a word that is a token is that token
   bool adds_space = false;
   WordSplitter splitter = WordSplitter::Gpt2();
@@ -124,6 +125,7 @@ class Bpe : public Tokenizer {
   }
   int64_t vocabulary() const override { return model_.size; }
   int64_t end_of_text() const override { return model_.end_of_text; }
+  TokenList before_text() const override { return model_.before_text; }
 
   void Encode(std::string_view text, TokenList& tokens) const override {
     Known known;
@@ -342,6 +344,25 @@ void ReadPreTokenizer(const Value& pre, const std::string& path, Model& model) {
   ReadByteLevel(steps.as_list()[1], path, true, model);
 }
 
+/// What a template has before the text alone; other post-processors are left out.
+void ReadPostProcessor(const Value& processor, const std::string& path, Model& model) {
+  const std::string type = TypeOf(processor);
+  if (type == "Sequence") {
+    for (const Value& step : processor["processors"].as_list()) {
+      ReadPostProcessor(step, path, model);
+    }
+  }
+  if (type != "TemplateProcessing") return;
+  for (const Value& piece : processor["single"].as_list()) {
+    if (piece.Has("Sequence")) return;
+    const std::string& name = piece["SpecialToken"]["id"].as_string();
+    for (const Value& id : processor["special_tokens"][name]["ids"].as_list()) {
+      model.before_text.push_back(TokenOf(id, name, path));
+      model.size = std::max<int64_t>(model.size, model.before_text.back() + 1);
+    }
+  }
+}
+
 Model ReadModel(const Value& file, const std::string& path) {
   const Value& bpe = file["model"];
   if (!bpe.is_map() || !bpe["vocab"].is_map() || !bpe["merges"].is_list()) {
@@ -365,6 +386,7 @@ Model ReadModel(const Value& file, const std::string& path) {
   ReadMerges(bpe["merges"], path, model);
   ReadSpecials(file["added_tokens"], path, model);
   ReadPreTokenizer(file["pre_tokenizer"], path, model);
+  ReadPostProcessor(file["post_processor"], path, model);
   return model;
 }
 

@@ -24,6 +24,8 @@ class Tokenizer {
   virtual std::string Decode(int32_t token) const = 0;
   /// The token that ends a text; -1 = there is none.
   virtual int64_t end_of_text() const { return -1; }
+  /// The tokens that models of the file expect before a text. Encode() leaves them out.
+  virtual TokenList before_text() const { return {}; }
   /// What a token is called: "byte", "token".
   virtual std::string unit() const { return "token"; }
 };

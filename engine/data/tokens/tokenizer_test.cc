@@ -7,10 +7,10 @@
 
 #include <array>
 #include <bit>
-#include <fstream>
 #include <random>
 #include <thread>
 
+#include "engine/base/split_mix.h"
 #include "engine/base/testing.h"
 #include "engine/data/testing.h"
 #include "engine/data/testing_sources.h"
@@ -23,13 +23,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string Content(const std::string& name) {
-  std::ifstream file(TestData(name), std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 const Value& Golden() {
-  static const Value golden = Value::FromJson(Content("tokens.json"));
+  static const Value golden = Value::FromJson(Content(TestData("tokens.json")));
   return golden;
 }
 
@@ -37,24 +32,20 @@ const Value& Golden() {
 class Lines {
  public:
   explicit Lines(uint64_t seed, const Value::List& more = {})
-      : state_(seed), fragments_(Golden()["fragments"].as_list()) {
+      : random_(seed), fragments_(Golden()["fragments"].as_list()) {
     fragments_.insert(fragments_.end(), more.begin(), more.end());
   }
   std::string Next() {
-    const uint64_t count = 1 + Draw() % 12;
+    const uint64_t count = 1 + random_.Next() % 12;
     std::string line;
-    for (uint64_t i = 0; i < count; ++i) line += fragments_[Draw() % fragments_.size()].as_string();
+    for (uint64_t i = 0; i < count; ++i) {
+      line += fragments_[random_.Next() % fragments_.size()].as_string();
+    }
     return line;
   }
 
  private:
-  uint64_t Draw() {
-    uint64_t word = state_ += 0x9e3779b97f4a7c15;
-    word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
-    word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
-    return word ^ (word >> 31);
-  }
-  uint64_t state_;
+  SplitMixRandom random_;
   Value::List fragments_;
 };
 
@@ -133,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerTest, testing::Range(size_t{0}, size_t{4}
 // SentencePiece
 
 const Value& SentencePieceGoldens() {
-  static const Value golden = Value::FromJson(Content("sentencepieces.json"));
+  static const Value golden = Value::FromJson(Content(TestData("sentencepieces.json")));
   return golden;
 }
 
@@ -168,7 +159,7 @@ TEST_P(SentencePieceTest, GivesTheTokensAndTextsOfTheOriginal) {
 
 /// A file with any byte changed, or cut anywhere, is read or refused by name.
 TEST_P(SentencePieceTest, BrokenFilesAreNamed) {
-  const std::string whole = Content(golden()["file"].as_string());
+  const std::string whole = Content(TestData(golden()["file"].as_string()));
   std::mt19937 random(7);
   int refused = 0;
   for (int i = 0; i < 200; ++i) {
@@ -250,6 +241,36 @@ TEST_F(SentencePieceTexts, OfAnyLengthHaveTheTokensOfTheirWords) {
   EXPECT_TRUE(Encoded(*tokenizer, text) == expected);
 }
 
+/// Llama 3's has its in a Sequence.
+TEST_F(DatasetTest, ATemplateTellsWhatIsBeforeATextAndEncodeLeavesItOut) {
+  const std::string file = Content(TestData("llama3.tokenizer.json"));
+  const auto with = [&](const std::string& processor) {
+    std::string text = file;
+    const std::string none = "\"post_processor\":null";
+    EXPECT_NE(text.find(none), text.npos);
+    return ReadTokenizer(Write(
+        "t.json", text.replace(text.find(none), none.size(), "\"post_processor\":" + processor)));
+  };
+  const std::string roberta = R"({"type":"RobertaProcessing","sep":["<pad>",1],"cls":["<pad>",1]})";
+  const std::string whole = R"({"type":"TemplateProcessing",
+    "single":[{"SpecialToken":{"id":"<pad>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},
+              {"SpecialToken":{"id":"<|endoftext|>","type_id":0}}],"pair":[],
+    "special_tokens":{"<pad>":{"id":"<pad>","ids":[1],"tokens":["<pad>"]},
+      "<|endoftext|>":{"id":"<|endoftext|>","ids":[0],"tokens":["<|endoftext|>"]}}})";
+  const std::string list =
+      R"({"type":"Sequence","processors":[{"type":"ByteLevel"},)" + whole + "]}";
+  for (const std::string& processor : {whole, list}) {
+    const auto tokenizer = with(processor);
+    EXPECT_THAT(tokenizer->before_text(), ElementsAre(1)) << processor;
+    EXPECT_EQ(Encoded(*tokenizer, "the fox"), Encoded(*with("null"), "the fox"));
+  }
+  for (const std::string& processor : {std::string("null"), roberta}) {
+    EXPECT_THAT(with(processor)->before_text(), ElementsAre()) << processor;
+  }
+  EXPECT_THAT(strata::ErrorOf([&] { with(R"({"type":"TemplateProcessing"})"); }),
+              HasSubstr("t.json: "));
+}
+
 TEST(Tokenizers, SeveralThreadsMayEncode) {
   const auto tokenizer = ReadTokenizer(TestData("gpt2.tokenizer.json"));
   std::vector<TokenList> got(3);
@@ -274,7 +295,7 @@ class BrokenTokenizer : public DatasetTest {
  protected:
   /// The error of a file of which one part is replaced.
   std::string ErrorWith(const std::string& from, const std::string& to) {
-    std::string text = Content("llama3.tokenizer.json");
+    std::string text = Content(TestData("llama3.tokenizer.json"));
     const size_t at = text.find(from);
     EXPECT_NE(at, text.npos) << from;
     text.replace(at, from.size(), to);
