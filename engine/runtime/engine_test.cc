@@ -8,10 +8,12 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <future>
 #include <latch>
 #include <thread>
 
+#include "engine/base/machine/cores.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/transports/thread_transport.h"
@@ -19,7 +21,6 @@
 #include "engine/runtime/testing_job.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/spec/job/data/data_source.h"
-#include "engine/tensors/machine_cores.h"
 
 namespace strata {
 namespace {
@@ -501,7 +502,7 @@ TEST(EngineTest, DrawsOfEvaluationsDependOnTheMicroBatchAlone) {
     losses.push_back(engine->EvaluateTestData().loss);
     predicted.emplace_back();
     for (int64_t part = 0; const auto rows = engine->PredictTestData(part); ++part) {
-      predicted.back() += rows->bytes;
+      for (const auto& block : *rows) predicted.back() += block.at(0).bytes;
     }
   }
   for (size_t i = 1; i < losses.size(); ++i) {
@@ -526,6 +527,68 @@ TEST(EngineTest, PredictionsAreARowForEachSample) {
   const auto engine = Start(job, script);
   EXPECT_THAT(ConfigErrorOf([&] { engine->PredictTestData(0); }),
               HasSubstr("a row for each sample; the last layer gives float32 (10,) for 2 samples"));
+}
+
+/// A job whose layer 5 of the script makes the rows of its 5 scores into three outputs of a shape.
+Job SeveralOutputsJob(int pipe) {
+  Job job = testing::MakeJob({Make("Flatten"), Make("Linear", {16, 5}), testing::ScriptedLayer(5)},
+                             Make("TripletMarginLoss"),
+                             {{"input", MapOf({{"shape", Value::IntList({1, 4, 4})}})},
+                              {"parallel", MapOf({{"pipe", pipe}})}});
+  job.test_data = testing::ImageJob(100, {}).test_data;
+  job.test_data.options.Set("targets", false);
+  job.eval.batch = 2;
+  return job;
+}
+
+TEST(EngineTest, PredictionsAreAllOutputs) {
+  for (const int pipe : {1, 2}) {
+    FakeScript script;
+    script.infer = [](const TensorSpecs& x) { return TensorSpecs{x[0], x[0], x[0]}; };
+    script.layers[5] = [](testing::FunctionLayer&, const Tensors& x, const Pass&) {
+      return Tensors{x[0], x[0] * 0 + 7, x[0].flip(1)};
+    };
+    const auto engine = Start(SeveralOutputsJob(pipe), script);
+    int64_t samples = 0;
+    for (int64_t part = 0; const auto rows = engine->PredictTestData(part); ++part) {
+      for (const std::vector<OutputRows>& block : *rows) {
+        ASSERT_EQ(block.size(), 3U);
+        const int64_t count = block[0].spec.shape[0];
+        EXPECT_EQ(block[1].spec, (TensorSpec{{count, 5}, DType::kFloat32}));
+        for (int64_t i = 0; i < count; ++i) {
+          const auto number = [&](size_t output, int64_t place) {
+            float value = 0;
+            std::memcpy(&value, block[output].bytes.data() + place * 4, 4);
+            return value;
+          };
+          EXPECT_EQ(number(1, 5 * i + 4), 7);
+          EXPECT_EQ(number(2, 5 * i), number(0, 5 * i + 4));
+        }
+        samples += count;
+      }
+    }
+    EXPECT_EQ(samples, 45);
+  }
+}
+
+/// As those of sequences of several lengths are. The last of 45 samples is a micro-batch alone.
+TEST(EngineTest, RowsOfAnotherShapeAreABlockOfTheirOwn) {
+  const auto length = [](int64_t rows) -> int64_t { return rows == 1 ? 3 : 4; };
+  FakeScript script;
+  script.infer = [&](const TensorSpecs& x) {
+    const int64_t rows = x[0].shape[0];
+    return TensorSpecs(3, {{rows, length(rows)}, x[0].dtype});
+  };
+  script.layers[5] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) {
+    return Tensors(3, x[0].narrow(1, 0, length(x[0].size(0))));
+  };
+  const auto engine = Start(SeveralOutputsJob(1), script);
+  Predicted last;
+  for (int64_t part = 0; const auto rows = engine->PredictTestData(part); ++part) last = *rows;
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_EQ(last[0].at(0).spec.shape, (std::vector<int64_t>{4, 4}));
+  EXPECT_EQ(last[1].at(0).spec.shape, (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(last[1].at(0).bytes.size(), 12U);
 }
 
 TEST(EngineTest, PredictionsAreInTheOrderOfTheData) {

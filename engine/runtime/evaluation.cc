@@ -14,7 +14,6 @@
 #include "engine/layers/losses/loss_scope.h"
 #include "engine/runtime/step/totals.h"
 #include "engine/spec/job/data/data_source.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -30,8 +29,10 @@ Batch BatchOf(const Job& job, const Plan& plan) {
   return batch;
 }
 
-bool SameRows(const TensorSpec& a, const TensorSpec& b) {
-  return std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1, b.shape.end());
+bool SameRows(const OutputRows& rows, const OutputRows& others) {
+  const auto &a = rows.spec.shape, &b = others.spec.shape;
+  return rows.spec.dtype == others.spec.dtype &&
+         std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
 }
 
 /// What an evaluation adds up over its runs.
@@ -90,12 +91,16 @@ void CheckOrder(const DataSpec& data) {
 /// Each row must be a sample's: `first` is the place of the feed's micro-batch 0.
 void CheckRows(const Outputs& outputs, const Feed& feed, size_t first) {
   for (size_t i = 0; i < outputs.list.size(); ++i) {
-    if (outputs.list[i].size() != 1) continue;
-    const TensorSpec spec = SpecOf(outputs.list[i][0]);
-    const int64_t samples = feed.rows(static_cast<int>(i - first));
-    if (!spec.shape.empty() && spec.shape[0] == samples) continue;
-    throw ConfigError(Str("predictions are a row for each sample; the last layer gives ",
-                          spec.ToString(), " for ", Plural(samples, "sample")));
+    const Tensors& tensors = outputs.list[i];
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      const TensorSpec spec = SpecOf(tensors[k]);
+      const int64_t samples = feed.rows(static_cast<int>(i - first));
+      if (!spec.shape.empty() && spec.shape[0] == samples) continue;
+      throw ConfigError(
+          Str("predictions are a row for each sample; the last layer gives ", spec.ToString(),
+              tensors.size() > 1 ? Str(" as output_", k) : "", " for ", Plural(samples, "sample"),
+              spec.shape.empty() ? "; loss:expand(x:size(0)) gives a number to each sample" : ""));
+    }
   }
 }
 
@@ -104,26 +109,22 @@ std::string ToText(const Outputs& outputs) {
   Value::List head;
   std::string bytes;
   for (size_t i = 0; i < outputs.list.size(); ++i) {
-    const Tensors& tensors = outputs.list[i];
-    if (tensors.empty()) continue;
-    if (tensors.size() > 1) {
-      throw ConfigError(
-          Str("predictions are one tensor; the last layer gives ", ToString(SpecsOf(tensors))));
+    for (const at::Tensor& output : outputs.list[i]) {
+      const at::Tensor tensor = output.to(at::kCPU).contiguous();
+      const TensorSpec spec = SpecOf(tensor);
+      Value entry;
+      entry.Set("place", static_cast<int64_t>(i)).Set("dtype", DTypeName(spec.dtype));
+      head.push_back(entry.Set("shape", Value::IntList(spec.shape)));
+      bytes.append(static_cast<const char*>(tensor.const_data_ptr()),
+                   static_cast<size_t>(spec.bytes()));
     }
-    const at::Tensor tensor = tensors[0].to(at::kCPU).contiguous();
-    const TensorSpec spec = SpecOf(tensor);
-    Value entry;
-    entry.Set("place", static_cast<int64_t>(i)).Set("dtype", DTypeName(spec.dtype));
-    head.push_back(entry.Set("shape", Value::IntList(spec.shape)));
-    bytes.append(static_cast<const char*>(tensor.const_data_ptr()),
-                 static_cast<size_t>(spec.bytes()));
   }
   return Str(Value(head).ToJson(), "\n", bytes);
 }
 
 /// The rows of all ranks, in the order of micro-batches.
 Predicted Joined(const std::vector<std::string>& texts) {
-  std::map<int64_t, std::pair<TensorSpec, std::string_view>> parts;
+  std::map<int64_t, std::vector<OutputRows>> parts;
   for (const std::string& text : texts) {
     const size_t end = text.find('\n');
     std::string_view rest = std::string_view(text).substr(end + 1);
@@ -131,21 +132,20 @@ Predicted Joined(const std::vector<std::string>& texts) {
     for (const Value& entry : head.as_list()) {
       const TensorSpec spec = {entry["shape"].as_ints(), ParseDType(entry["dtype"].as_string())};
       const auto count = static_cast<size_t>(spec.bytes());
-      parts[entry["place"].as_int()] = {spec, rest.substr(0, count)};
+      parts[entry["place"].as_int()].push_back({spec, std::string(rest.substr(0, count))});
       rest.remove_prefix(count);
     }
   }
   Predicted all;
-  for (const auto& [place, part] : parts) {
-    TensorSpec spec = part.first;
-    const int64_t rows = all.bytes.empty() ? 0 : all.spec.shape[0];
-    spec.shape[0] += rows;
-    if (rows > 0 && (all.spec.dtype != spec.dtype || !SameRows(all.spec, spec))) {
-      throw ConfigError(Str("the last layer gives rows of several shapes: ", all.spec.ToString(),
-                            ", ", part.first.ToString()));
+  for (auto& [place, outputs] : parts) {
+    if (all.empty() || !std::ranges::equal(all.back(), outputs, SameRows)) {
+      all.push_back(std::move(outputs));
+      continue;
     }
-    all.spec = std::move(spec);
-    all.bytes += part.second;
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      all.back()[k].spec.shape[0] += outputs[k].spec.shape[0];
+      all.back()[k].bytes += outputs[k].bytes;
+    }
   }
   return all;
 }

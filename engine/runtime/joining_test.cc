@@ -165,19 +165,15 @@ std::vector<LayerSpec> Network() {
   return layers;
 }
 
-Job JobOf(Value::Map more) {
-  Value::Map keys = {{"input", MapOf({{"shape", Value::IntList({1, 6, 6})}})},
-                     {"parallel", MapOf({{"pipe", 2}})},
-                     {"batch", MapOf({{"micro_batches", 6}, {"micro_batch_size", 8}})},
-                     {"data", MapOf({{"train", testing::Function(1)}})},
-                     {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.05}, {"momentum", 0.9}})},
-                     {"tie_check", 1},
-                     {"steps", 3}};
-  for (auto& [key, value] : more) {
-    std::erase_if(keys, [&, k = key](const auto& entry) { return entry.first == k; });
-    keys.emplace_back(key, value);
-  }
-  return testing::MakeJob(Network(), Make("CrossEntropyLoss"), keys);
+Job JobOf(const Value::Map& more) {
+  const Value::Map keys = {{"input", MapOf({{"shape", Value::IntList({1, 6, 6})}})},
+                           {"parallel", MapOf({{"pipe", 2}})},
+                           {"batch", MapOf({{"micro_batches", 6}, {"micro_batch_size", 8}})},
+                           {"data", MapOf({{"train", testing::Function(1)}})},
+                           {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.05}, {"momentum", 0.9}})},
+                           {"tie_check", 1},
+                           {"steps", 3}};
+  return testing::MakeJob(Network(), Make("CrossEntropyLoss"), testing::With(keys, more));
 }
 
 struct Training {

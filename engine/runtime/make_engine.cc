@@ -1,14 +1,11 @@
 // The links and groups that a plan needs, in the one order in which all ranks open them.
 #include "engine/runtime/make_engine.h"
 
-#include <ATen/Context.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "engine/runtime/rank_engine.h"
 #include "engine/runtime/step/row.h"
-#include "engine/runtime/threads_engine.h"
 #include "engine/runtime/update/tie_table.h"
 
 namespace strata {
@@ -65,15 +62,6 @@ std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineS
   services.watchdog = std::make_shared<Watchdog>(
       std::vector<WatchedRank>{{services.progress, services.transport}}, job.hang_timeout);
   return std::make_unique<RankEngine>(job, plan, script, std::move(services));
-}
-
-std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
-                                          std::span<FlightRing> flight) {
-  // Not beside other ranks of this process (engine/layers/cuda/attention.cc). Who asks for threads
-  // by name gets the same with one rank, as `strata verify` compares it with several.
-  const bool is_alone = plan.topology.world_size() == 1 && job.transport != "threads";
-  if (plan.device == "cuda") at::globalContext().setSDPUseFlash(is_alone);
-  return std::make_unique<ThreadsEngine>(job, plan, script, flight);
 }
 
 }  // namespace strata

@@ -188,15 +188,6 @@ constexpr Metric kMetrics[] = {
      [](const Sums& sums) { return Value(std::exp(Ratio(sums))); }},
 };
 
-LayerSpec AsLoss(const MetricSpec& metric) {
-  LayerSpec spec;
-  spec.type = "function";
-  spec.where = metric.function.where;
-  spec.scripted = true;
-  spec.forward = metric.function;
-  return spec;
-}
-
 }  // namespace
 
 struct Metrics::Entry {
@@ -212,7 +203,7 @@ Metrics::Metrics(const Job& job, const LayerSpec& loss, LayerScript& script) {
     entry.name = metric.name;
     const auto known = std::ranges::find(kMetrics, metric.name, &Metric::name);
     if (metric.function.id >= 0) {
-      std::shared_ptr<Loss> function = script.BuildLoss(AsLoss(metric));
+      std::shared_ptr<Loss> function = script.BuildLoss(metric.AsLoss());
       entry.read = [function](const Tensors& output, const Tensors& target) -> Sums {
         const LossValue value = function->Compute(output, target);
         return {value.sum.item<double>(), value.weight};

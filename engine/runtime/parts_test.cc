@@ -74,16 +74,15 @@ FakeScript Script() {
 
 Job MakeJob(int pipe, const Value& partition, const Value::Map& more = {},
             const std::vector<LayerSpec>& layers = Layers()) {
-  Value keys = MapOf({{"input", MapOf({{"shape", Value::IntList({3, 6})}})},
-                      {"parallel", MapOf({{"pipe", pipe}})},
-                      {"partition", partition},
-                      {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 4}})},
-                      {"data", MapOf({{"train", testing::Function(1)}})},
-                      {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
-                      {"clip", 0.5},
-                      {"steps", 6}});
-  for (const auto& [key, value] : more) keys.Set(key, value);
-  return testing::MakeJob(layers, Make("CrossEntropyLoss"), keys.as_map());
+  const Value::Map keys = {{"input", MapOf({{"shape", Value::IntList({3, 6})}})},
+                           {"parallel", MapOf({{"pipe", pipe}})},
+                           {"partition", partition},
+                           {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 4}})},
+                           {"data", MapOf({{"train", testing::Function(1)}})},
+                           {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+                           {"clip", 0.5},
+                           {"steps", 6}};
+  return testing::MakeJob(layers, Make("CrossEntropyLoss"), testing::With(keys, more));
 }
 
 /// What must not depend on where the cuts are.

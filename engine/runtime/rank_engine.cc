@@ -14,6 +14,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/base/machine/cores.h"
 #include "engine/base/text.h"
 #include "engine/comm/cuda/take_device.h"
 #include "engine/layers/layer.h"
@@ -27,7 +28,6 @@
 #include "engine/runtime/watch/stack.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/tensors/device_memory.h"
-#include "engine/tensors/machine_cores.h"
 #include "engine/tensors/threads.h"
 
 namespace strata {
@@ -103,7 +103,11 @@ RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* trace
       evaluation(context, stages, runner),
       generation(context, stages, runner),
       nonfinite_steps(context, stages, runner),
-      saves(context, stages, local_ranks) {}
+      saves(context, stages, local_ranks, steps_per_epoch()) {}
+
+int64_t RankEngine::Parts::steps_per_epoch() const {
+  return train_data ? train_data->runs_per_pass() : 0;
+}
 
 RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices services)
     : job_(std::move(job)),
@@ -116,7 +120,7 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
   parts_ = std::make_unique<Parts>(context_, links, tracer_ ? &*tracer_ : nullptr,
                                    services_.local_ranks, services_.programs);
-  steps_per_epoch_ = parts_->train_data ? parts_->train_data->runs_per_pass() : 0;
+  steps_per_epoch_ = parts_->steps_per_epoch();
   start_ = parts_->saves.start();
   step_ = start_.step;
   skipped_ = start_.skipped;
@@ -167,6 +171,7 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   if (!batch && !own.train_data) {
     throw ConfigError("the job has no data.train, and no batch was given");
   }
+  const std::optional<SaveReport> waited = own.saves.FinishSave(step_, skipped_);
   const auto start = Clock::now();
   services_.progress->BeginStep(step_);
   own.nonfinite_steps.Begin();
@@ -180,6 +185,7 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
                                                   .times_stages = times_stages_,
                                                   .recut = better_.has_value()});
   StepResult result = ResultOf(totals);
+  result.save = waited;
   skipped_ += own.nonfinite_steps.End(
                   totals, [&] { return FeedOfStep(batch); }, result)
                   ? 1
@@ -190,7 +196,10 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   ++step_;
   services_.progress->EndStep();
   const auto peak = static_cast<int64_t>(totals.peak_memory[static_cast<size_t>(rank())]);
-  result.save = own.saves.AfterStep(step_, skipped_, totals.save > 0, peak);
+  if (auto saved = own.saves.AfterStep(step_, skipped_, totals.save > 0, peak)) {
+    result.save = std::move(saved);
+  }
+  result.owes_save = own.saves.owes();
   if (!times_stages_) return result;
   const MeasuredStep step = Measured(totals, plan_, result.seconds);
   if (window_) {
@@ -268,6 +277,12 @@ TextReport RankEngine::BeginTexts(const TextRequest& request) {
 }
 
 std::vector<NewToken> RankEngine::NextTokens() { return parts().generation.Next(); }
+
+SaveReport RankEngine::FinishSave() {
+  std::optional<SaveReport> report = parts().saves.FinishSave(step_, skipped_);
+  STRATA_CHECK(report) << "no save is owed";
+  return *std::move(report);
+}
 
 SaveReport RankEngine::SaveBest() { return parts().saves.SaveBest(step_, skipped_); }
 

@@ -63,6 +63,7 @@ class RankEngine : public Engine {
   int64_t steps_per_epoch() const override { return steps_per_epoch_; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;
+  SaveReport FinishSave() override;
   SaveReport SaveBest() override;
   RecutReport Recut(const std::vector<int>& cuts) override;
   void RequestStop() override { services_.requests->stop = true; }
@@ -82,6 +83,7 @@ class RankEngine : public Engine {
   struct Parts {
     Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
           std::shared_ptr<ProvedPrograms> programs);
+    int64_t steps_per_epoch() const;
 
     RankStages stages;
     std::unique_ptr<BatchSource> train_data;  // null where the job has none

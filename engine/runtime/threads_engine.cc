@@ -1,26 +1,34 @@
-// The rank threads (Crew) take one command after the other from whoever calls the engine.
-#include "engine/runtime/threads_engine.h"
+// All ranks of a plan as threads of this process, behind the interface of one. The rank threads
+// (Crew) take one command after the other from whoever calls the engine.
+#include <ATen/Context.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/transports/thread_transport.h"
 #include "engine/layers/random/random.h"
+#include "engine/runtime/given_batches.h"
 #include "engine/runtime/make_engine.h"
+#include "engine/runtime/rank_engine.h"
 #include "engine/runtime/watch/stack.h"
 
 namespace strata {
+namespace {
 
 /// How long a rank that hangs in somebody's code is waited for once the watchdog has spoken.
 constexpr auto kGrace = std::chrono::seconds(2);
@@ -212,8 +220,6 @@ class Crew : public std::enable_shared_from_this<Crew> {
   std::exception_ptr cause_;
 };
 
-namespace {
-
 /// Calls a method on every rank's engine and gives rank 0's result.
 template <class Method, class... Arguments>
 auto OnAll(Crew& crew, Method method, Arguments... arguments) {
@@ -226,95 +232,93 @@ auto OnAll(Crew& crew, Method method, Arguments... arguments) {
   return std::move(**result);
 }
 
+/// Calls go to all ranks; the results are rank 0's.
+class ThreadsEngine : public Engine {
+ public:
+  ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
+                std::span<FlightRing> flight)
+      : given_(job, plan, script), crew_(std::make_shared<Crew>(job, plan, script, flight)) {
+    const RandomScope registers_its_kernels_before_threads_run(0);
+    watchdog_ = std::make_unique<Watchdog>(
+        crew_->Watched(), job.hang_timeout,
+        [crew = crew_.get()](const std::string& report) { crew->OnHang(report); });
+    try {
+      crew_->Start();
+      steps_per_epoch_ = OnAll(*crew_, &RankEngine::steps_per_epoch);
+      start_ = OnAll(*crew_, &RankEngine::start);
+    } catch (...) {
+      Close();
+      throw;
+    }
+  }
+  ~ThreadsEngine() override { Close(); }
+
+  StepResult TrainStep(MicroBatches* batch) override {
+    if (batch) given_.CheckAll(*batch);
+    return OnAll(*crew_, &RankEngine::TrainStep, batch);
+  }
+  EvalResult EvalBatch(MicroBatches& batch, Outputs* outputs) override {
+    given_.CheckAll(batch);
+    if (outputs) outputs->list.resize(batch.list.size());  // before the threads write to it
+    return OnAll(*crew_, &RankEngine::EvalBatch, std::ref(batch), outputs);
+  }
+  EvalResult EvaluateTestData() override { return OnAll(*crew_, &RankEngine::EvaluateTestData); }
+  void PredictBatch(MicroBatches& batch, Outputs& outputs) override {
+    given_.CheckInputs(batch);
+    outputs.list.resize(batch.list.size());  // before the threads write to it
+    crew_->RunOnAll([&](RankEngine& engine) { engine.PredictBatch(batch, outputs); });
+  }
+  std::optional<Predicted> PredictTestData(int64_t part) override {
+    return OnAll(*crew_, &RankEngine::PredictTestData, part);
+  }
+  TextReport BeginTexts(const TextRequest& request) override {
+    return OnAll(*crew_, &RankEngine::BeginTexts, std::cref(request));
+  }
+  std::vector<NewToken> NextTokens() override { return OnAll(*crew_, &RankEngine::NextTokens); }
+  int64_t steps_per_epoch() const override { return steps_per_epoch_; }
+  const StartReport& start() const override { return start_; }
+  SaveReport Save() override { return OnAll(*crew_, &RankEngine::Save); }
+  SaveReport FinishSave() override { return OnAll(*crew_, &RankEngine::FinishSave); }
+  SaveReport SaveBest() override { return OnAll(*crew_, &RankEngine::SaveBest); }
+  RecutReport Recut(const std::vector<int>& cuts) override {
+    return OnAll(*crew_, &RankEngine::Recut, std::cref(cuts));
+  }
+  void RequestStop() override { crew_->requests().stop = true; }
+  void RequestSave() override { crew_->requests().save = true; }
+  void set_record_gradients(bool record) override {
+    crew_->RunOnAll([record](RankEngine& engine) { engine.set_record_gradients(record); });
+  }
+  std::vector<TensorDigest> Parameters() override { return OnAll(*crew_, &RankEngine::Parameters); }
+  void ReadTensor(const std::string& path, Kind kind, Outputs& outputs) override {
+    crew_->RunOnAll([&](RankEngine& engine) { engine.ReadTensor(path, kind, outputs); });
+  }
+  void Abort(const std::string& why) override { crew_->Abort(why); }
+  std::string Position() const override { return crew_->Position(); }
+  void NoteStacks() override { crew_->NoteStacks(); }
+  std::string CommReport() override { return OnAll(*crew_, &RankEngine::CommReport); }
+  schedule::Trace TakeTrace() override { return OnAll(*crew_, &RankEngine::TakeTrace); }
+  void Close() override {
+    watchdog_ = nullptr;
+    crew_->Close();
+  }
+
+ private:
+  GivenBatches given_;
+  std::shared_ptr<Crew> crew_;
+  std::unique_ptr<Watchdog> watchdog_;
+  int64_t steps_per_epoch_ = 0;
+  StartReport start_;
+};
+
 }  // namespace
 
-ThreadsEngine::ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
-                             std::span<FlightRing> flight)
-    : given_(job, plan, script), crew_(std::make_shared<Crew>(job, plan, script, flight)) {
-  const RandomScope registers_its_kernels_before_threads_run(0);
-  watchdog_ = std::make_unique<Watchdog>(
-      crew_->Watched(), job.hang_timeout,
-      [crew = crew_.get()](const std::string& report) { crew->OnHang(report); });
-  try {
-    crew_->Start();
-    steps_per_epoch_ = OnAll(*crew_, &RankEngine::steps_per_epoch);
-    start_ = OnAll(*crew_, &RankEngine::start);
-  } catch (...) {
-    Close();
-    throw;
-  }
-}
-
-ThreadsEngine::~ThreadsEngine() { Close(); }
-
-StepResult ThreadsEngine::TrainStep(MicroBatches* batch) {
-  if (batch) given_.CheckAll(*batch);
-  return OnAll(*crew_, &RankEngine::TrainStep, batch);
-}
-
-EvalResult ThreadsEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
-  given_.CheckAll(batch);
-  if (outputs) outputs->list.resize(batch.list.size());  // before the threads write to it
-  return OnAll(*crew_, &RankEngine::EvalBatch, std::ref(batch), outputs);
-}
-
-EvalResult ThreadsEngine::EvaluateTestData() {
-  return OnAll(*crew_, &RankEngine::EvaluateTestData);
-}
-
-void ThreadsEngine::PredictBatch(MicroBatches& batch, Outputs& outputs) {
-  given_.CheckInputs(batch);
-  outputs.list.resize(batch.list.size());  // before the threads write to it
-  crew_->RunOnAll([&](RankEngine& engine) { engine.PredictBatch(batch, outputs); });
-}
-
-std::optional<Predicted> ThreadsEngine::PredictTestData(int64_t part) {
-  return OnAll(*crew_, &RankEngine::PredictTestData, part);
-}
-
-TextReport ThreadsEngine::BeginTexts(const TextRequest& request) {
-  return OnAll(*crew_, &RankEngine::BeginTexts, std::cref(request));
-}
-
-std::vector<NewToken> ThreadsEngine::NextTokens() { return OnAll(*crew_, &RankEngine::NextTokens); }
-
-SaveReport ThreadsEngine::Save() { return OnAll(*crew_, &RankEngine::Save); }
-
-SaveReport ThreadsEngine::SaveBest() { return OnAll(*crew_, &RankEngine::SaveBest); }
-
-RecutReport ThreadsEngine::Recut(const std::vector<int>& cuts) {
-  return OnAll(*crew_, &RankEngine::Recut, std::cref(cuts));
-}
-
-void ThreadsEngine::RequestStop() { crew_->requests().stop = true; }
-
-void ThreadsEngine::RequestSave() { crew_->requests().save = true; }
-
-void ThreadsEngine::set_record_gradients(bool record) {
-  crew_->RunOnAll([record](RankEngine& engine) { engine.set_record_gradients(record); });
-}
-
-std::vector<TensorDigest> ThreadsEngine::Parameters() {
-  return OnAll(*crew_, &RankEngine::Parameters);
-}
-
-void ThreadsEngine::ReadTensor(const std::string& path, Kind kind, Outputs& outputs) {
-  crew_->RunOnAll([&](RankEngine& engine) { engine.ReadTensor(path, kind, outputs); });
-}
-
-void ThreadsEngine::Abort(const std::string& why) { crew_->Abort(why); }
-
-std::string ThreadsEngine::Position() const { return crew_->Position(); }
-
-void ThreadsEngine::NoteStacks() { crew_->NoteStacks(); }
-
-std::string ThreadsEngine::CommReport() { return OnAll(*crew_, &RankEngine::CommReport); }
-
-schedule::Trace ThreadsEngine::TakeTrace() { return OnAll(*crew_, &RankEngine::TakeTrace); }
-
-void ThreadsEngine::Close() {
-  watchdog_ = nullptr;
-  crew_->Close();
+std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
+                                          std::span<FlightRing> flight) {
+  // Not beside other ranks of this process (engine/layers/cuda/attention.cc). Who asks for threads
+  // by name gets the same with one rank, as `strata verify` compares it with several.
+  const bool is_alone = plan.topology.world_size() == 1 && job.transport != "threads";
+  if (plan.device == "cuda") at::globalContext().setSDPUseFlash(is_alone);
+  return std::make_unique<ThreadsEngine>(job, plan, script, flight);
 }
 
 }  // namespace strata

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "engine/base/testing.h"
 #include "engine/runtime/testing_job.h"
@@ -104,6 +105,13 @@ TEST(Averages, AreWhatEvaluationsSee) {
   EXPECT_EQ(averaged.second, plain.second) << "the training is the same, behind an evaluation too";
   EXPECT_EQ(run(2, 1, {{"ema", 0.9}}), averaged);
   EXPECT_EQ(run(1, 2, {{"ema", 0.9}, {"zero", 1}}), run(1, 2, {{"ema", 0.9}}));
+  const std::pair<std::string, Value> half = {"precision",
+                                              MapOf({{"1", "bf16"}, {"params", "bf16"}})};
+  const auto rounded = run(1, 1, {half, {"ema", 0.9}});
+  EXPECT_NE(rounded.first, run(1, 1, {half}).first);
+  EXPECT_EQ(rounded.second, run(1, 1, {half}).second);
+  EXPECT_EQ(run(2, 1, {half, {"ema", 0.9}}), rounded);
+  EXPECT_EQ(run(1, 2, {half, {"ema", 0.9}, {"zero", 1}}), run(1, 2, {half, {"ema", 0.9}}));
 }
 
 TEST(Averages, AreWhatEvaluationsOfSavedWeightsSee) {
@@ -285,6 +293,24 @@ TEST(DataSeconds, HaveAllThatADataFunctionTook) {
   const StepResult step = engine->TrainStep();
   EXPECT_GE(step.data_seconds, took.count());
   EXPECT_LT(step.data_seconds, step.seconds);
+}
+
+TEST(EveryEpoch, IsSavedAndEvaluated) {
+  const std::string dir = NewFolder();
+  const std::string end_of_pass = dir + "/step-00000004";  // 100 samples
+  const Value each = MapOf({{"every", "epoch"}});
+  {
+    FakeScript script;
+    const Value save = MapOf({{"dir", dir}, {"every", "epoch"}, {"keep", 0}});
+    const auto engine = Start(ImageJob(1, 1, {{"eval", each}, {"save", save}}), script);
+    for (int step = 0; step < 5; ++step) engine->TrainStep();
+    EXPECT_EQ(engine->Save().step, 5);
+  }
+  EXPECT_TRUE(std::filesystem::exists(end_of_pass));
+  EXPECT_FALSE(std::filesystem::exists(dir + "/step-00000003"));
+  FakeScript script;
+  const auto engine = Start(ImageJob(2, 1, {{"eval", each}, {"resume", end_of_pass}}), script);
+  EXPECT_TRUE(engine->start().owes_evaluation) << "the save began before it";
 }
 
 TEST(Best, IsKeptBesideTheLast) {

@@ -85,7 +85,7 @@ std::unique_ptr<Checkpoint> Checkpoint::Open(const std::string& given) {
   }
   const auto published = IsFolder(path) ? PublishedIn(path) : path;
   if (!published) {
-    throw WorldError(Str("nothing was saved in ", path, ", and it has no model.safetensors, ",
+    throw WorldError(Str(NothingSavedIn(path), ", and it has no model.safetensors, ",
                          "pytorch_model.bin or index of shards"));
   }
   const std::string folder = fs::path(*published).parent_path().string();

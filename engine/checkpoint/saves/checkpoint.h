@@ -18,10 +18,10 @@ class Checkpoint {
  public:
   /// `path` is a save (".../step-00000040"), a folder of saves (the save that `latest` names is
   /// opened), or published weights: a safetensors file, what torch.save() wrote, a folder of
-  /// either with an index or one file (shards.h). Tensors that no training saved count as
-  /// parameters, and have no digests. Reads the descriptions of the tensors, not their bytes.
-  /// Throws WorldError when nothing is there or it is damaged; WithNewestWholeSave() adds a save
-  /// that is good.
+  /// either with an index or one file (shards.h). These have parameters, as well as the
+  /// moments of a merged save, and no digests. Reads the descriptions of the tensors, not their
+  /// bytes. Throws WorldError when nothing is there or it is damaged; WithNewestWholeSave() adds a
+  /// save that is good.
   static std::unique_ptr<Checkpoint> Open(const std::string& path);
 
   /// The path of the save, or of the published weights.

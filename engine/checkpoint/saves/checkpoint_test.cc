@@ -142,6 +142,10 @@ TEST_F(CheckpointTest, NothingThere) {
   EXPECT_THAT(TroubleWithSave(test_.Inside("none")), HasSubstr("No such file"));
   ::mkdir(test_.Inside("empty").c_str(), 0700);
   EXPECT_THAT(TroubleWithSave(test_.Inside("empty")), HasSubstr("nothing was saved in"));
+  SaveFolder best(BestFolder(test_.Inside("empty")), 1);
+  WriteTestSave(best, 10);
+  EXPECT_THAT(TroubleWithSave(test_.Inside("empty")),
+              HasSubstr("but its best save, which is in " + test_.Inside("empty/best")));
 }
 
 TEST_F(CheckpointTest, MergesIntoWholeTensors) {

@@ -155,6 +155,14 @@ std::vector<std::string> ListSaves(const std::string& folder) {
   return saves;
 }
 
+std::string BestFolder(const std::string& folder) { return folder + "/best"; }
+
+std::string NothingSavedIn(const std::string& folder) {
+  const std::string best = BestFolder(folder);
+  return Str("nothing was saved in ", folder,
+             ListSaves(best).empty() ? "" : Str(" but its best save, which is in ", best));
+}
+
 Manifest ReadManifest(const std::string& save, const std::string& expected_digest) {
   const std::string path = Str(save, "/", kManifestFile);
   const std::string text = ReadSmallFile(path, kLongestManifest);
@@ -167,8 +175,13 @@ Manifest ReadManifest(const std::string& save, const std::string& expected_diges
 
 SaveFolder::SaveFolder(std::string path, int64_t keep, std::chrono::duration<double> patience)
     : path_(std::move(path)), keep_(keep) {
+  Open(patience);
+}
+
+void SaveFolder::Open(std::chrono::duration<double> patience) {
   MakeFolder(path_);
   owner_ = std::make_unique<SaveOwner>(path_, patience);
+  saves_.clear();
   for (const std::string& name : NamesIn(path_)) {
     if (IsTemporary(name)) RemoveAll(Inside(name));
   }
@@ -180,6 +193,10 @@ SaveFolder::SaveFolder(std::string path, int64_t keep, std::chrono::duration<dou
 }
 
 std::string SaveFolder::Begin(int64_t step) {
+  if (owner_->IsFolderGone()) {
+    STRATA_LOG(kWarning) << "the folder " << path_ << " is gone with its saves; it is made again";
+    Open({});
+  }
   std::string folder = Inside(Str(kWritten, step, "-", ::getpid()));
   RemoveAll(folder);
   if (::mkdir(folder.c_str(), 0777) != 0) ThrowErrno(Str("cannot make the folder ", folder));
@@ -224,6 +241,11 @@ void SaveFolder::ReplaceLatest(const std::string& name, const std::string& manif
   WriteSyncedFile(temporary, Str(name, " ", ManifestDigest(manifest_text), "\n"));
   const std::string latest = Inside(kLatest);
   if (::rename(temporary.c_str(), latest.c_str()) != 0) ThrowErrno(Str("cannot replace ", latest));
+}
+
+void SaveFolder::GoesOnFrom(const std::string& save) {
+  std::error_code error;
+  if (!saves_.empty() && fs::equivalent(save, Inside(saves_.back().name), error)) Prune();
 }
 
 void SaveFolder::Prune() {

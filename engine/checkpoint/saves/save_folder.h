@@ -47,6 +47,11 @@ std::optional<LatestSave> ReadLatest(const std::string& folder);
 /// Temporary folders are left out.
 std::vector<std::string> ListSaves(const std::string& folder);
 
+/// The folder of the best save (job.save.best) within a folder of saves.
+std::string BestFolder(const std::string& folder);
+/// "nothing was saved in runs"; with the folder of its best save where that has one.
+std::string NothingSavedIn(const std::string& folder);
+
 /// The manifest of the save with the path `save`. Throws WorldError when it is missing or damaged,
 /// or has another digest than `expected_digest` ("" = any).
 Manifest ReadManifest(const std::string& save, const std::string& expected_digest = "");
@@ -62,7 +67,8 @@ class SaveFolder {
              std::chrono::duration<double> patience = std::chrono::seconds(5));
 
   const std::string& path() const { return path_; }
-  /// Makes the temporary folder of a new save and returns its path.
+  /// Makes the temporary folder of a new save and returns its path. Where somebody has removed the
+  /// folder of saves, it is made again, with a warning.
   std::string Begin(int64_t step);
   /// Completes a save: gives the manifest the next sequence number, writes it, syncs, renames the
   /// folder and replaces `latest`. Then removes the oldest saves beyond `keep`; saves that cannot
@@ -71,6 +77,9 @@ class SaveFolder {
   std::string Commit(const std::string& temporary, Manifest manifest);
   /// Removes the temporary folder of a save that failed. Never throws.
   void Discard(const std::string& temporary) const;
+  /// A training goes on from `save`, which is whole. Where it is the newest one here, the oldest
+  /// beyond `keep` go: a kill behind the last commit may have left them.
+  void GoesOnFrom(const std::string& save);
 
  private:
   struct Known {
@@ -78,6 +87,7 @@ class SaveFolder {
     int64_t sequence;
   };
 
+  void Open(std::chrono::duration<double> patience);
   std::string NewName(int64_t step, int64_t sequence) const;
   void ReplaceLatest(const std::string& name, const std::string& manifest_text) const;
   void Prune();

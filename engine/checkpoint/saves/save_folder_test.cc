@@ -201,6 +201,35 @@ TEST(SaveFolderTest, AFolderThatCannotBeMade) {
               HasSubstr("cannot make the folder"));
 }
 
+TEST(SaveFolderTest, AFolderThatIsGoneIsMadeAgain) {
+  TestFolder test;
+  SaveFolder folder(test.Inside("runs"), 2);
+  WriteTestSave(folder, 10);
+  for (const bool is_made : {false, true}) {
+    std::filesystem::remove_all(folder.path());
+    if (is_made) ::mkdir(folder.path().c_str(), 0700);  // by what makes a folder in it
+    EXPECT_EQ(WriteTestSave(folder, 20), test.Inside("runs/step-00000020"));
+    EXPECT_EQ(TroubleWithSave(folder.path()), "");
+    EXPECT_THAT(ConfigErrorOf([&] { SaveFolder second(folder.path(), 2, {}); }),
+                HasSubstr("another training saves to"));
+  }
+}
+
+TEST(SaveFolderTest, WhatAKillBehindACommitLeftGoesOnceTheNewestIsGoneOnFrom) {
+  TestFolder test;
+  {
+    SaveFolder folder(test.path(), 0);
+    for (const int64_t step : {10, 20, 30}) WriteTestSave(folder, step);
+  }
+  SaveFolder folder(test.path(), 1);
+  EXPECT_EQ(ListSaves(test.path()).size(), 3u) << "one may be gone back to";
+  folder.GoesOnFrom(test.Inside("step-00000010"));
+  EXPECT_EQ(ListSaves(test.path()).size(), 3u);
+  folder.GoesOnFrom(test.Inside("step-00000030"));
+  EXPECT_THAT(ListSaves(test.path()), ElementsAre("step-00000030"));
+  EXPECT_EQ(TroubleWithSave(test.path()), "");
+}
+
 TEST(SaveFolderTest, AFailedCommitDoesNotCount) {
   TestFolder test;
   SaveFolder folder(test.path(), 2);

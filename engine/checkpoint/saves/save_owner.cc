@@ -6,13 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <fstream>
 #include <random>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
 
@@ -26,13 +25,7 @@ constexpr std::chrono::milliseconds kLook{20};  // neither flock() nor a file's 
 constexpr int64_t kLongest = 1000;
 
 /// Of this machine since it was started: names may be the same on two, as in containers.
-std::string ThisHost() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return Str(name.data(), "/", boot);
-}
+std::string ThisHost() { return Str(HostName(), "/", BootId()); }
 
 /// "host1 (process 123)" of a file's text; the text itself when it is none of ours.
 std::string OwnerIn(const std::string& text) {
@@ -134,6 +127,13 @@ void SaveOwner::Beat() {
   while (!ends_.wait_for(lock, kBeat, [this] { return ended_; })) {
     ::futimens(file_.get(), nullptr);
   }
+}
+
+bool SaveOwner::IsFolderGone() const {
+  struct stat now, locked;
+  if (::stat(folder_.c_str(), &now) != 0) return errno == ENOENT;
+  return S_ISDIR(now.st_mode) && ::fstat(lock_.get(), &locked) == 0 &&
+         (now.st_dev != locked.st_dev || now.st_ino != locked.st_ino);
 }
 
 void SaveOwner::Check() const {

@@ -37,6 +37,8 @@ class SaveOwner {
   /// Throws WorldError when another process has taken the folder meanwhile, as it may when this
   /// machine was cut off for longer than kSilence.
   void Check() const;
+  /// Whether the folder is no longer there, or another one has its name.
+  bool IsFolderGone() const;
 
  private:
   void Lock(std::chrono::duration<double> patience);

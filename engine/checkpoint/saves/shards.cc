@@ -2,6 +2,7 @@
 #include "engine/checkpoint/saves/shards.h"
 
 #include <filesystem>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -32,6 +33,43 @@ void Add(const StoredTensor& stored, const std::string& file, Manifest& manifest
                               {{Slice::Whole(stored.shape), file, ""}}});
 }
 
+/// What `inspect --merge` writes beside a parameter, "3.weight#exp_avg", is no parameter of its
+/// own.
+void TellMoments(Manifest& manifest) {
+  std::set<std::string_view> names;
+  for (const SavedTensor& tensor : manifest.tensors) names.insert(tensor.name);
+  for (SavedTensor& tensor : manifest.tensors) {
+    const std::string_view name = tensor.name;
+    const size_t sign = name.find('#');
+    const bool is_beside = sign != name.npos && names.contains(name.substr(0, sign));
+    if (is_beside) tensor.kind = TensorKind::kMoment;
+  }
+}
+
+Manifest TensorsOfFiles(const std::string& path) {
+  Manifest manifest;
+  if (!path.ends_with(kIndexEnd)) {
+    const auto file = TensorFile::Open(path);
+    const std::string name = fs::path(path).filename().string();
+    manifest.files.push_back({name, file->file_bytes(), file->header_digest()});
+    for (const StoredTensor& stored : file->tensors()) Add(stored, name, manifest);
+    return manifest;
+  }
+  for (const auto& [name, tensors] : ParseIndex(ReadSmallFile(path, kLargestIndex), path)) {
+    const auto file = TensorFile::Open((fs::path(path).parent_path() / name).string());
+    manifest.files.push_back({name, file->file_bytes(), file->header_digest()});
+    for (const std::string& tensor : tensors) {
+      const StoredTensor* stored = file->Find(tensor);
+      if (!stored) {
+        throw WorldError(Str(file->path(), " has no tensor ", QuotedName(tensor), ", which ", path,
+                             " says is in it"));
+      }
+      Add(*stored, name, manifest);
+    }
+  }
+  return manifest;
+}
+
 }  // namespace
 
 std::map<std::string, std::vector<std::string>> ParseIndex(std::string_view text,
@@ -60,26 +98,8 @@ std::optional<std::string> PublishedIn(const std::string& folder) {
 }
 
 Manifest ManifestOfFiles(const std::string& path) {
-  Manifest manifest;
-  if (!path.ends_with(kIndexEnd)) {
-    const auto file = TensorFile::Open(path);
-    const std::string name = fs::path(path).filename().string();
-    manifest.files.push_back({name, file->file_bytes(), file->header_digest()});
-    for (const StoredTensor& stored : file->tensors()) Add(stored, name, manifest);
-    return manifest;
-  }
-  for (const auto& [name, tensors] : ParseIndex(ReadSmallFile(path, kLargestIndex), path)) {
-    const auto file = TensorFile::Open((fs::path(path).parent_path() / name).string());
-    manifest.files.push_back({name, file->file_bytes(), file->header_digest()});
-    for (const std::string& tensor : tensors) {
-      const StoredTensor* stored = file->Find(tensor);
-      if (!stored) {
-        throw WorldError(Str(file->path(), " has no tensor ", QuotedName(tensor), ", which ", path,
-                             " says is in it"));
-      }
-      Add(*stored, name, manifest);
-    }
-  }
+  Manifest manifest = TensorsOfFiles(path);
+  TellMoments(manifest);
   return manifest;
 }
 

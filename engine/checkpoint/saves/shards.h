@@ -26,7 +26,8 @@ std::map<std::string, std::vector<std::string>> ParseIndex(std::string_view text
 
 /// What files of tensors hold, each tensor whole and without a digest. `path` is one file
 /// (TensorFile), or an index: {"weight_map": {"h.0.weight": "model-00001-of-00002.safetensors"}}.
-/// Tensors of dtypes that Strata does not know are its `foreign`. Throws WorldError that names file
+/// All are parameters, but for moments that merged saves have, "3.weight#exp_avg". Tensors of
+/// dtypes that Strata does not know are its `foreign`. Throws WorldError that names file
 /// and tensor for a damaged index, shards that are missing or lie outside the folder, and tensors
 /// that they lack.
 Manifest ManifestOfFiles(const std::string& path);

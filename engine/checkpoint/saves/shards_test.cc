@@ -52,6 +52,16 @@ TEST_F(ShardsTest, TensorsOfAllFiles) {
   }
 }
 
+TEST_F(ShardsTest, TheMomentsOfAMergedSave) {
+  const std::string path = folder_.Inside("merged.safetensors");
+  WriteTestWeights(path, {{"w", {1}}, {"w#ema", {1}}, {"v#ema", {1}}, {"#w", {1}}});
+  std::vector<std::string> moments;
+  for (const SavedTensor& tensor : Checkpoint::Open(path)->manifest().tensors) {
+    if (tensor.kind == TensorKind::kMoment) moments.push_back(tensor.name);
+  }
+  EXPECT_THAT(moments, ElementsAre("w#ema"));
+}
+
 TEST_F(ShardsTest, AFolderWithOneFile) {
   std::filesystem::remove(folder_.Inside("model.safetensors.index.json"));
   EXPECT_THAT(Trouble(), HasSubstr("nothing was saved in"));

@@ -2,7 +2,10 @@
 //
 // A config's entry is a value as it stands, or where the model says it: {"shape": theirs, "dim": d}
 // a size of a tensor, {"count": theirs} how many tensors fit a pattern, {"argument": "Type.name"}
-// an argument of the first such layer of the job.
+// an argument of the first such layer of the job. Arguments are also compared with the config.json
+// of weights that are taken, and so are what no export writes: {"layers": "Type.name"}, likewise
+// an argument, and {"only": value}, that of all models which the map is for, false = none. With
+// "if" they count unless that entry of config.json is false.
 #include "engine/checkpoint/weights/weight_map.h"
 
 namespace strata {
@@ -22,7 +25,8 @@ constexpr const char* kGpt2 = R"({
   "10": ["h.{i}.mlp.{fc}.bias", "[transformer.]h.{i}.mlp.{fc}.bias"],
   "11": ["ln_f.{p}", "[transformer.]ln_f.{p}"],
   "12": {"1": "lm_head.weight", "2": "[transformer.]wte.weight", "tied": true},
-  "ignore": ["[transformer.]h.{i}.attn.bias", "[transformer.]h.{i}.attn.masked_bias", "lm_head.weight"],
+  "ignore": ["[transformer.]h.{i}.attn.bias", "[transformer.]h.{i}.attn.masked_bias",
+             ["lm_head.weight", "[transformer.]wte.weight"]],
   "config": {
     "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new",
     "vocab_size": {"shape": "transformer.wte.weight", "dim": 0},
@@ -38,7 +42,16 @@ constexpr const char* kGpt2 = R"({
 constexpr const char* kLlama = R"({
   "1": ["lm_head.weight", "lm_head.weight"],
   "2": ["{rest*}", "model.{rest*}"],
-  "ignore": ["model.layers.{i}.self_attn.rotary_emb.inv_freq"]
+  "ignore": ["model.layers.{i}.self_attn.rotary_emb.inv_freq"],
+  "config": {
+    "num_attention_heads": {"layers": "GroupedQueryAttention.num_heads"},
+    "num_key_value_heads": {"layers": "GroupedQueryAttention.num_kv_heads"},
+    "rope_theta": {"layers": "GroupedQueryAttention.rope_theta"},
+    "rope_scaling": {"only": false},
+    "sliding_window": {"only": false, "if": "use_sliding_window"},
+    "rms_norm_eps": {"layers": "RMSNorm.eps"},
+    "hidden_act": {"only": "silu"}
+  }
 })";
 
 // Encoder blocks as nn.TransformerEncoderLayer has them, "layer.{i}".
@@ -57,7 +70,12 @@ constexpr const char* kBert = R"({
   "7": ["layer.{i}.norm2.{p}", "[bert.]encoder.layer.{i}.output.LayerNorm.{p}"],
   "8": ["pooler.{p}", "[bert.]pooler.dense.{p}"],
   "9": ["classifier.{p}", "classifier.{p}"],
-  "ignore": ["[bert.]embeddings.position_ids", "cls.{rest*}"]
+  "ignore": ["[bert.]embeddings.position_ids", "cls.{rest*}"],
+  "config": {
+    "num_attention_heads": {"layers": "TransformerEncoderLayer.nhead"},
+    "layer_norm_eps": {"layers": "TransformerEncoderLayer.layer_norm_eps"},
+    "hidden_act": {"layers": "TransformerEncoderLayer.activation"}
+  }
 })";
 
 constexpr const char* kVit = R"({
@@ -74,7 +92,12 @@ constexpr const char* kVit = R"({
   "9": ["layer.{i}.linear2.{p}", "[vit.]encoder.layer.{i}.output.dense.{p}"],
   "10": ["norm.{p}", "[vit.]layernorm.{p}"],
   "11": ["classifier.{p}", "classifier.{p}"],
-  "ignore": ["[vit.]pooler.dense.{p}"]
+  "ignore": ["[vit.]pooler.dense.{p}"],
+  "config": {
+    "num_attention_heads": {"layers": "TransformerEncoderLayer.nhead"},
+    "layer_norm_eps": {"layers": "TransformerEncoderLayer.layer_norm_eps"},
+    "hidden_act": {"layers": "TransformerEncoderLayer.activation"}
+  }
 })";
 
 // models/resnet.lua and tests/testdata/weights/convnext.lua have torchvision's names.

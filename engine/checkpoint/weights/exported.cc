@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
+#include "engine/checkpoint/weights/convert_elements.h"
 
 namespace strata {
 namespace {
@@ -108,11 +109,15 @@ std::vector<MappedTensor> Exported(const MappedWeights& weights) {
 
 bool MapAverage(const Checkpoint& source, MappedTensor& mapped) {
   MappedTensor averages = mapped;
+  const SavedTensor*& first = averages.pieces[0].source;
   for (MappedTensor::Piece& piece : averages.pieces) {
     const SavedTensor* average = source.manifest().Find(Str(piece.source->name, kAverage));
-    if (!average || average->spec != piece.source->spec) return false;
+    if (!average || average->spec.shape != piece.source->spec.shape) return false;
     piece.source = average;
+    // Averages of 16-bit values may be in float32.
+    if (average->spec.dtype != first->spec.dtype) return false;
   }
+  if (!CanConvert(first->spec.dtype, mapped.spec.dtype)) return false;
   mapped = std::move(averages);
   return true;
 }

@@ -8,6 +8,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/digest.h"
 #include "engine/checkpoint/files/tensor_name.h"
 #include "engine/checkpoint/weights/convert_elements.h"
 
@@ -120,6 +121,28 @@ std::vector<std::string> MappedWeights::Unused(const std::set<std::string>& used
   for (const auto& [name, tensor] : tensors_) add(name);
   for (const auto& [name, tensor] : foreign_) add(name);
   return names;
+}
+
+void MappedWeights::CheckCopies(const std::vector<MappedTensor>& tensors) const {
+  std::set<const SavedTensor*> used;
+  for (const MappedTensor& tensor : tensors) {
+    for (const MappedTensor::Piece& piece : tensor.pieces) used.insert(piece.source);
+  }
+  const auto digest = [&](const SavedTensor& tensor) {
+    Hasher hasher;
+    source_.ReadWhole(tensor, [&](const void* bytes, int64_t count) {
+      hasher.Add(bytes, static_cast<size_t>(count));
+    });
+    return hasher.Digest();
+  };
+  for (const auto& [name, copy] : tensors_) {
+    const auto names = map_.CopyOf(name);
+    const SavedTensor* of = names ? Source(*names) : nullptr;
+    if (!used.contains(of)) continue;
+    if (copy->spec == of->spec && digest(*copy) == digest(*of)) continue;
+    throw ConfigError(Str(source_.path(), ": ", QuotedName(copy->name), " is not what ",
+                          QuotedName(of->name), " holds, but for the map they are one"));
+  }
 }
 
 /// All of the tensor, in the sources' dtype.

@@ -17,6 +17,7 @@ namespace strata {
 struct WantedTensor {
   std::string name;
   TensorSpec spec;
+  bool may_miss = false;  ///< its initial value will do
 };
 
 class MappedWeights {
@@ -35,6 +36,9 @@ class MappedWeights {
   Lookup Find(const WantedTensor& wanted) const;
   /// The names in the source that nobody uses, and that the map does not ignore.
   std::vector<std::string> Unused(const std::set<std::string>& used) const;
+  /// Throws ConfigError where the map says that a tensor of the source is the same as one that
+  /// these are made of, and it is not. Reads both.
+  void CheckCopies(const std::vector<MappedTensor>& tensors) const;
   /// Reads a box of the tensor, in its own dtype, row-major. Takes the memory of one tensor beside.
   /// Throws as Checkpoint::Read().
   void Read(const MappedTensor& tensor, const Slice& box, void* to) const;

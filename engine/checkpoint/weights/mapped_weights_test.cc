@@ -7,7 +7,9 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/testing.h"
 #include "engine/checkpoint/weights/exported.h"
+#include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -62,6 +64,55 @@ class MappedWeightsTest : public testing::Test {
 TEST_F(MappedWeightsTest, SameNamesWithoutAMap) {
   const MappedWeights weights = With({{"a.w", {2, 3}}}, {});
   EXPECT_THAT(Read(weights, "a.w", {2, 3}), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+TEST_F(MappedWeightsTest, WhatConfigJsonSaysOtherwiseIsTold) {
+  WriteTestWeights(folder_.Inside("model.safetensors"), {{"model.norm.weight", {2}}});
+  LayerSpec block;
+  block.type = "Block";
+  block.scripted = true;
+  block.children = {
+      MakeLayer("RMSNorm", {8}, {{"eps", 1e-5}}, {}, "net.lua:3"),
+      MakeLayer("GroupedQueryAttention", {8, 4}, {{"num_kv_heads", 2}}, {}, "net.lua:3")};
+  const LayerSpec encoder = MakeLayer("TransformerEncoderLayer", {8, 2}, {}, {}, "net.lua:3");
+  const auto notes = [&](const char* map, const LayerSpec& layer, const std::string& config) {
+    WriteText(folder_.Inside("config.json"), config);
+    const auto source = Checkpoint::Open(folder_.path());
+    return ConfigNotes(MappedWeights(*source, WeightMap::From(map, nullptr)), {layer});
+  };
+  const std::string says = folder_.Inside("config.json says ");
+  EXPECT_THAT(notes("llama", block, R"({"num_attention_heads": 4, "num_key_value_heads": null,
+                "rope_theta": 10000, "rms_norm_eps": 9.999999747378752e-06, "hidden_act": "silu",
+                "rope_scaling": null, "sliding_window": 4096, "use_sliding_window": false})"),
+              IsEmpty());
+  EXPECT_THAT(notes("llama", block, R"({"num_attention_heads": 8, "num_key_value_heads": 4,
+                "rope_theta": 500000.0, "rms_norm_eps": 1e-6, "hidden_act": "gelu",
+                "rope_scaling": {"rope_type": "llama3"}, "sliding_window": 4096})"),
+              ElementsAre(says + "num_attention_heads 8, the job's layers have 4",
+                          says + "num_key_value_heads 4, the job's layers have 2",
+                          says + "rope_theta 500000, the job's layers have 10000",
+                          AllOf(HasSubstr("rope_scaling {"), HasSubstr("llama3"),
+                                HasSubstr(", the job's layers have none")),
+                          says + "sliding_window 4096, the job's layers have none",
+                          says + "rms_norm_eps 1e-06, the job's layers have 1e-05",
+                          says + "hidden_act \"gelu\", the job's layers have \"silu\""));
+  EXPECT_THAT(
+      notes("llama", block, R"({"rope_parameters": {"rope_theta": 5000, "rope_type": "default"}})"),
+      ElementsAre(says + "rope_theta 5000, the job's layers have 10000"));
+  EXPECT_THAT(notes("llama", block, R"({"rope_parameters": {"rope_type": "yarn", "factor": 4}})"),
+              ElementsAre(HasSubstr("rope_scaling {")));
+  for (const char* map : {"bert", "vit"}) {
+    EXPECT_THAT(notes(map, encoder, R"({"num_attention_heads": 2, "layer_norm_eps": 1e-12,
+                  "hidden_act": "gelu"})"),
+                ElementsAre(says + "layer_norm_eps 1e-12, the job's layers have 1e-05",
+                            says + "hidden_act \"gelu\", the job's layers have \"relu\""));
+  }
+  EXPECT_THAT(notes("gpt2", MakeLayer("MultiheadAttention", {8, 2}, {}, {}, "net.lua:3"),
+                    R"({"n_head": 4, "n_embd": 16, "model_type": "mine"})"),
+              ElementsAre(says + "n_head 4, the job's layers have 2"));
+  EXPECT_THAT(notes("llama", block, "{"),
+              ElementsAre(HasSubstr("; the job's layers are not compared with it")));
+  EXPECT_THAT(notes("llama", block, "[]"), IsEmpty());
 }
 
 TEST_F(MappedWeightsTest, Operations) {
@@ -146,6 +197,53 @@ TEST_F(MappedWeightsTest, WhatDoesNotFitIsNamed) {
                           AllOf(HasSubstr("nobody takes it: old"))));
 }
 
+TEST_F(MappedWeightsTest, ACopyIsTheSame) {
+  const Value copies =
+      Value::MakeMap({{"1", Rule("{name}", "[model.]{name}")},
+                      {"ignore", Value::List{"old", Names({"head", "[model.]wte"})}}});
+  const auto trouble = [&](const TestWeight& head, const std::string& taken) {
+    const MappedWeights weights = With({{"model.wte", {2}, 1}, {"x", {2}}, head}, copies);
+    EXPECT_THAT(weights.Unused({"model.wte"}), ElementsAre("x"));
+    std::vector<MappedTensor> found;
+    EXPECT_THAT(Take(weights, {{taken, {{2}}}}, found).used, SizeIs(1));
+    return ErrorOf([&] { weights.CheckCopies(found); });
+  };
+  EXPECT_EQ(trouble({"head", {2}, 1}, "wte"), "no error");
+  EXPECT_THAT(trouble({"head", {2}, 5}, "wte"), HasSubstr("\"head\" is not what \"model.wte\""));
+  EXPECT_THAT(trouble({"head", {1}, 1}, "wte"), HasSubstr("\"head\" is not what \"model.wte\""));
+  EXPECT_EQ(trouble({"head", {2}, 5}, "x"), "no error") << "nobody takes it";
+
+  const MappedWeights untied =
+      With({{"transformer.wte.weight", {2, 2}, 1}, {"lm_head.weight", {2, 2}, 9}}, "gpt2");
+  std::vector<MappedTensor> found;
+  Take(untied, {{"wte.weight", {{2, 2}}}}, found);
+  EXPECT_THAT(ErrorOf([&] { untied.CheckCopies(found); }),
+              HasSubstr("\"lm_head.weight\" is not what \"transformer.wte.weight\" holds"));
+}
+
+LayerSpec Norm(Value::Map arguments = {}) {
+  return MakeLayer("BatchNorm1d", {4}, std::move(arguments), {}, "");
+}
+
+TEST_F(MappedWeightsTest, CountsThatNobodyUsesMayMiss) {
+  LayerSpec named = Norm();
+  named.name = "bn";
+  const LayerSpec average = Norm({{"momentum", "none"}});
+  const std::vector<LayerSpec> layers = {named, average,
+                                         MakeLayer("Sequential", {}, {}, {Norm()}, ""),
+                                         MakeLayer("Sequential", {}, {}, {Norm(), average}, "")};
+  EXPECT_THAT(TensorsThatMayMiss(layers),
+              ElementsAre("2.0.num_batches_tracked", "bn.num_batches_tracked"));
+
+  const MappedWeights weights = With({{"bn.weight", {4}}}, {});
+  const std::vector<WantedTensor> wanted = {{"bn.weight", {{4}}},
+                                            {"bn.num_batches_tracked", {{}, DType::kInt64}, true},
+                                            {"1.num_batches_tracked", {{}, DType::kInt64}}};
+  std::vector<MappedTensor> found;
+  EXPECT_THAT(Take(weights, wanted, found).missing, ElementsAre("1.num_batches_tracked"));
+  EXPECT_THAT(found, SizeIs(1));
+}
+
 /// A file may have tensors of types that Strata does not know, as long as nobody takes them.
 TEST_F(MappedWeightsTest, UnknownTypesMatterWhereTheyAreTaken) {
   const std::string path = folder_.Inside("u.safetensors");
@@ -210,6 +308,8 @@ TEST_F(MappedWeightsTest, WhatIsNoMap) {
   EXPECT_THAT(trouble(Value::List{Rule("a", Value::List{3})}), HasSubstr("must be names"));
   EXPECT_THAT(trouble(Value::List{Rule("a", "b", {{"part", Value::IntList({2, 2})}})}),
               HasSubstr("part is {k, n}"));
+  EXPECT_THAT(trouble(Value::MakeMap({{"ignore", Value::List{Names({"a", "b", "c"})}}})),
+              HasSubstr("ignore has names and {copy, of}"));
   for (const auto& [name, map] : BuiltInMaps()) EXPECT_EQ(trouble(name), "no error");
 }
 

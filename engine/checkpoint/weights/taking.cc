@@ -1,16 +1,30 @@
 // Lists of names, as JSON between ranks.
 #include "engine/checkpoint/weights/taking.h"
 
-#include <set>
+#include <algorithm>
 #include <utility>
 
+#include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/base/value/value.h"
+#include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
 
 constexpr std::pair<const char*, std::vector<std::string> Taken::*> kLists[] = {
-    {"missing", &Taken::missing}, {"unfit", &Taken::unfit}, {"used", &Taken::used}};
+    {"missing", &Taken::missing},
+    {"unfit", &Taken::unfit},
+    {"used", &Taken::used},
+    {"excepted", &Taken::excepted}};
+
+/// Whether a BatchNorm of the layer may use the count of its batches.
+bool UsesCount(const LayerSpec& layer) {
+  if (layer.scripted) return true;  // its script knows
+  const Value* momentum = layer.args.Find("momentum");
+  return (momentum && momentum->is_null()) || std::ranges::any_of(layer.children, UsesCount);
+}
 
 void AddOnce(std::vector<std::string>& all, const std::vector<std::string>& more) {
   std::set<std::string_view> known(all.begin(), all.end());
@@ -42,6 +56,19 @@ Taken Taken::FromJson(std::string_view json) {
   return taken;
 }
 
+std::set<std::string> TensorsThatMayMiss(const std::vector<LayerSpec>& layers) {
+  std::set<std::string> names;
+  const std::vector<LayerSpec> whole = InWhole(layers);
+  for (size_t i = 0; i < whole.size(); ++i) {
+    if (UsesCount(whole[i])) continue;
+    for (const ParameterSpec& parameter : ParametersOf(whole[i])) {
+      if (!parameter.name.ends_with("num_batches_tracked")) continue;
+      names.insert(Str(LayerPath(whole[i], static_cast<int>(i)), ".", parameter.name));
+    }
+  }
+  return names;
+}
+
 Taken Take(const MappedWeights& weights, const std::vector<WantedTensor>& wanted,
            std::vector<MappedTensor>& found) {
   using Kind = MappedWeights::Lookup::Kind;
@@ -49,7 +76,8 @@ Taken Take(const MappedWeights& weights, const std::vector<WantedTensor>& wanted
   std::set<std::string> used;
   for (const WantedTensor& tensor : wanted) {
     MappedWeights::Lookup lookup = weights.Find(tensor);
-    if (lookup.kind == Kind::kMissing) taken.missing.push_back(lookup.trouble);
+    const bool misses = lookup.kind == Kind::kMissing && !tensor.may_miss;
+    if (misses) taken.missing.push_back(lookup.trouble);
     if (lookup.kind == Kind::kUnfit) taken.unfit.push_back(lookup.trouble);
     if (lookup.kind == Kind::kFound) found.push_back(std::move(lookup.tensor));
     used.insert(lookup.theirs.begin(), lookup.theirs.end());
@@ -69,6 +97,15 @@ std::vector<std::string> TroublesWith(const MappedWeights& weights, const Taken&
   add(Str("in ", path, ", and nobody takes it"),
       weights.Unused({taken.used.begin(), taken.used.end()}));
   return lines;
+}
+
+void RefuseAll(const MappedWeights& weights, const Taken& taken) {
+  std::vector<std::string> theirs = weights.Unused({});
+  constexpr size_t kShown = 5;
+  theirs.resize(std::min(theirs.size(), kShown));
+  throw ConfigError(Str(weights.source().path(), ": none of its tensors (", Join(theirs, ", "),
+                        ", ...) has the name of one of this job's (",
+                        taken.missing.empty() ? "" : taken.missing[0], ", ...)"));
 }
 
 }  // namespace strata

@@ -43,7 +43,10 @@ const FieldTable& RuleFields() {
 
 const FieldTable& MapFields() {
   static const FieldTable fields = {
-      Field::Any("ignore", "a list of patterns of theirs that nobody needs").NamedOnly().Optional(),
+      Field::Any("ignore",
+                 "a list of patterns of theirs that nobody needs; {copy, of}: as it is the same")
+          .NamedOnly()
+          .Optional(),
       Field::Any("config", "what config.json says").NamedOnly().Optional(),
   };
   return fields;
@@ -114,9 +117,22 @@ WeightMap WeightMap::From(const Value& value,
     const Value table = Canonicalize(RuleFields(), MapCall("a map's rule", rule));
     map.rules_.push_back(ReadRule(table["ours"].as_string(), table));
   }
-  if (options.Has("ignore")) map.ignored_ = PatternsOf(options["ignore"], "ignore");
+  if (!options["ignore"].is_null()) map.ReadIgnored(options["ignore"]);
   map.config_ = options["config"];
   return map;
+}
+
+void WeightMap::ReadIgnored(const Value& value) {
+  for (const Value& item : value.is_list() ? value.as_list() : Value::List{value}) {
+    std::vector<NamePattern> patterns = PatternsOf(item, "ignore");
+    if (!item.is_list()) {
+      ignored_.push_back(std::move(patterns[0]));
+    } else if (patterns.size() == 2) {
+      copies_.emplace_back(std::move(patterns[0]), std::move(patterns[1]));
+    } else {
+      throw ConfigError(Str("a map's ignore has names and {copy, of}, got ", item.ToLua()));
+    }
+  }
 }
 
 std::optional<WeightMap::Found> WeightMap::Find(const std::string& ours) const {
@@ -143,7 +159,14 @@ bool WeightMap::Ignores(std::string_view theirs) const {
   for (const NamePattern& pattern : ignored_) {
     if (pattern.Match(theirs)) return true;
   }
-  return false;
+  return CopyOf(theirs).has_value();
+}
+
+std::optional<std::vector<std::string>> WeightMap::CopyOf(std::string_view theirs) const {
+  for (const auto& [copy, of] : copies_) {
+    if (const auto places = copy.Match(theirs)) return of.Fill(*places);
+  }
+  return std::nullopt;
 }
 
 }  // namespace strata

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/base/value/value.h"
@@ -37,8 +38,9 @@ class WeightMap {
   /// No map: names are the same.
   WeightMap();
   /// Reads a map: the name of a built-in one, a table of rules with `ignore` (a list of patterns of
-  /// theirs that nobody needs) and `config`, or a function of the script, which `call` calls. Null
-  /// gives WeightMap(). Throws ConfigError: an unknown name with the nearest, what is no rule.
+  /// theirs that nobody needs, and of {copy, of}: it is the same as another one) and `config`, or a
+  /// function of the script, which `call` calls. Null gives WeightMap(). Throws ConfigError: an
+  /// unknown name with the nearest, what is no rule.
   static WeightMap From(const Value& value, const std::function<Value(const Value::List&)>& call);
 
   /// The rule for one of our names, with the names that theirs may have, each as patterns fill it.
@@ -48,13 +50,19 @@ class WeightMap {
   };
   std::optional<Found> Find(const std::string& ours) const;
   bool Ignores(std::string_view theirs) const;
+  /// A tensor of theirs that nobody needs because it is the same as another one: the names that
+  /// this may have. None for others.
+  std::optional<std::vector<std::string>> CopyOf(std::string_view theirs) const;
   /// What config.json says of the model, for WritePublished(); null = nothing.
   const Value& config() const { return config_; }
   bool is_function() const { return static_cast<bool>(function_); }
 
  private:
+  void ReadIgnored(const Value& value);
+
   std::vector<MapRule> rules_;
   std::vector<NamePattern> ignored_;
+  std::vector<std::pair<NamePattern, NamePattern>> copies_;  // of these, the second has the same
   Value config_;
   Function function_;
 };

@@ -1,7 +1,6 @@
 // Tensors are read and written one by one.
 #include "engine/checkpoint/weights/write_weights.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 
@@ -9,6 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/safetensors.h"
+#include "engine/checkpoint/weights/published_config.h"
 
 namespace strata {
 namespace {
@@ -64,29 +64,15 @@ std::vector<Tensors> Shards(const std::vector<MappedTensor>& tensors, int64_t sh
 }
 
 std::string ShardName(size_t shard, size_t shards) {
-  char name[64];
-  std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", shard + 1, shards);
-  return shards == 1 ? "model.safetensors" : name;
+  return shards == 1 ? "model.safetensors"
+                     : Printf("model-%05zu-of-%05zu.safetensors", shard + 1, shards);
 }
 
-/// An argument of the first layer of this type, in the layers or inside them; null = none.
-Value ArgumentOf(const Value& layers, const std::string& type, const std::string& name) {
-  if (!layers.is_list()) return {};
-  for (const Value& layer : layers.as_list()) {
-    if (layer["type"] == Value(type)) return layer["args"][name];
-    const Value inside = ArgumentOf(layer["layers"], type, name);
-    if (!inside.is_null()) return inside;
-  }
-  return {};
-}
-
-/// An entry of a map's config (built_in_maps.cc), as config.json has it.
+/// An entry of a map's config (built_in_maps.cc), as config.json has it; null = it has none.
 Value ConfigEntry(const Value& entry, const Value& job, const std::vector<MappedTensor>& tensors) {
   if (!entry.is_map()) return entry;
-  if (entry.Has("argument")) {
-    const std::vector<std::string> argument = Split(entry["argument"].as_string(), '.');
-    return ArgumentOf(job["layers"], argument.front(), argument.back());
-  }
+  if (entry.Has("layers") || entry.Has("only")) return {};
+  if (entry.Has("argument")) return ArgumentOf(job["layers"], entry["argument"].as_string());
   int64_t count = 0;
   for (const MappedTensor& tensor : tensors) {
     if (entry.Has("count")) {
@@ -143,7 +129,7 @@ std::vector<std::string> WritePublished(const MappedWeights& weights,
         const Value value = ConfigEntry(entry, job, tensors);
         if (!value.is_null()) config.Set(key, value);
       }
-      write_text("config.json", config);
+      if (!config.as_map().empty()) write_text("config.json", config);
     }
     SyncFolder(place);
   });

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -23,58 +24,60 @@
 namespace strata {
 namespace {
 
+/// Inputs are read when they are asked for, or before to tell their shapes.
+class ReadFeed : public Feed {
+ public:
+  std::vector<TensorSpecs> ReadInputs() override {
+    std::vector<TensorSpecs> specs;
+    for (int m = 0; m < own_; ++m) {
+      read_.push_back(ReadInput(m));
+      specs.push_back(SpecsOf(read_.back()));
+    }
+    return specs;
+  }
+  Tensors Input(int m) override {
+    return read_.empty() ? ReadInput(m) : std::move(read_.at(static_cast<size_t>(m)));
+  }
+
+ protected:
+  /// `own`: the micro-batches of this replica.
+  ReadFeed(const DataOrigin& origin, int64_t most, int64_t own,
+           std::vector<TensorSpecs> inputs = {})
+      : Feed(origin, most, std::move(inputs)), own_(static_cast<int>(own)) {}
+  virtual Tensors ReadInput(int m) = 0;
+
+ private:
+  const int own_;
+  std::vector<Tensors> read_;
+};
+
 // Datasets
 
 /// The inputs of a run's micro-batches.
 std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const std::vector<Order>& orders) {
   std::vector<TensorSpecs> inputs;
   for (const Order& order : orders) {
-    inputs.push_back(WithRows(dataset.inputs(), order.indices.size()));
+    inputs.push_back(WithRows(dataset.inputs(), std::ssize(order.indices)));
   }
   return inputs;
 }
 
-Tensors TakeTarget(const Dataset& dataset, ReadAhead& reader, int m) {
-  if (dataset.has_targets()) return reader.Take(m, false);
-  throw ConfigError(Str(dataset.description(), ": there are no targets, so nothing can be trained ",
-                        "or evaluated with it, only predicted"));
-}
-
-class DatasetFeed : public Feed {
+class DatasetFeed : public ReadFeed {
  public:
-  DatasetFeed(const DataOrigin& origin, const Dataset& dataset, std::vector<TensorSpecs> inputs,
-              int64_t most, ReadAhead& reader)
-      : Feed(origin, most, std::move(inputs)), dataset_(dataset), reader_(reader) {}
-  Tensors Input(int m) override { return reader_.Take(m, true); }
-  Tensors Target(int m) override { return TakeTarget(dataset_, reader_, m); }
-
- private:
-  const Dataset& dataset_;
-  ReadAhead& reader_;
-};
-
-/// Of samples whose lengths show when they are read.
-class PaddedFeed : public Feed {
- public:
-  PaddedFeed(const DataOrigin& origin, const Dataset& dataset, int64_t own, int64_t most,
-             ReadAhead& reader)
-      : Feed(origin, most), dataset_(dataset), own_(static_cast<int>(own)), reader_(reader) {}
-  std::vector<TensorSpecs> ReadInputs() override {
-    std::vector<TensorSpecs> specs;
-    for (int m = 0; m < own_; ++m) {
-      inputs_.push_back(reader_.Take(m, true));
-      specs.push_back(SpecsOf(inputs_.back()));
-    }
-    return specs;
+  DatasetFeed(const DataOrigin& origin, int64_t most, int64_t own, std::vector<TensorSpecs> inputs,
+              const Dataset& dataset, ReadAhead& reader)
+      : ReadFeed(origin, most, own, std::move(inputs)), dataset_(dataset), reader_(reader) {}
+  Tensors Target(int m) override {
+    if (dataset_.has_targets()) return reader_.Take(m, false);
+    throw ConfigError(Str(dataset_.description(), ": there are no targets, so nothing can be ",
+                          "trained or evaluated with it, only predicted"));
   }
-  Tensors Input(int m) override { return std::move(inputs_.at(static_cast<size_t>(m))); }
-  Tensors Target(int m) override { return TakeTarget(dataset_, reader_, m); }
 
  private:
+  Tensors ReadInput(int m) override { return reader_.Take(m, true); }
+
   const Dataset& dataset_;
-  const int own_;
   ReadAhead& reader_;
-  std::vector<Tensors> inputs_;
 };
 
 /// Left out, samples for training are shuffled, others are not.
@@ -118,12 +121,11 @@ class DatasetSource : public BatchSource {
   std::unique_ptr<Feed> Next(int64_t run) override {
     const std::vector<Order>& orders = reader_.Begin(run);
     const int64_t most = sampler_.micro_batches(run);
-    if (pads_) {
-      const auto own = static_cast<int64_t>(orders.size());
-      return std::make_unique<PaddedFeed>(origin_, *dataset_, own, most, reader_);
-    }
-    return std::make_unique<DatasetFeed>(origin_, *dataset_, InputsOf(*dataset_, orders), most,
-                                         reader_);
+    // How long the samples are that are filled up shows when they are read.
+    std::vector<TensorSpecs> inputs;
+    if (!pads_) inputs = InputsOf(*dataset_, orders);
+    return std::make_unique<DatasetFeed>(origin_, most, std::ssize(orders), std::move(inputs),
+                                         *dataset_, reader_);
   }
 
  private:
@@ -148,31 +150,23 @@ class DatasetSource : public BatchSource {
 // Lua functions
 
 /// Calls the function for each micro-batch; once for both halves, where they are wanted.
-class FunctionFeed : public Feed {
+class FunctionFeed : public ReadFeed {
  public:
   FunctionFeed(const DataOrigin& origin, const FunctionRef& function, int64_t first,
                const BatchOptions& options, int64_t seed, EngineScript& script)
-      : Feed(origin, options.batch.micro_batches),
+      : ReadFeed(origin, options.batch.micro_batches, options.batch.micro_batches),
         function_(function),
         first_(first),
-        micro_batches_(static_cast<int>(options.batch.micro_batches)),
         wants_both_(options.wants_both),
         seed_(seed),
         script_(script) {}
 
-  std::vector<TensorSpecs> ReadInputs() override {
-    std::vector<TensorSpecs> specs;
-    for (int m = 0; m < micro_batches_; ++m) {
-      read_.push_back(Half(m, &MicroBatch::input, &MicroBatch::target));
-      specs.push_back(SpecsOf(read_.back()));
-    }
-    return specs;
-  }
-  Tensors Input(int m) override { return std::move(read_.at(m)); }
   Tensors Target(int m) override { return Half(m, &MicroBatch::target, &MicroBatch::input); }
 
  private:
   using Member = Tensors MicroBatch::*;
+
+  Tensors ReadInput(int m) override { return Half(m, &MicroBatch::input, &MicroBatch::target); }
 
   /// The other half waits for its turn, if there is one.
   Tensors Half(int m, Member wanted, Member other) {
@@ -196,12 +190,10 @@ class FunctionFeed : public Feed {
 
   const FunctionRef& function_;
   const int64_t first_;
-  const int micro_batches_;
   const bool wants_both_;
   const int64_t seed_;
   EngineScript& script_;
   std::map<int, std::pair<Member, Tensors>> halves_;
-  std::vector<Tensors> read_;
 };
 
 class FunctionSource : public BatchSource {

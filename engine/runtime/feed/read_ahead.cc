@@ -75,13 +75,6 @@ class Half {
 
 }  // namespace
 
-TensorSpecs WithRows(TensorSpecs sample, size_t rows) {
-  for (TensorSpec& spec : sample) {
-    spec.shape.insert(spec.shape.begin(), static_cast<int64_t>(rows));
-  }
-  return sample;
-}
-
 MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input, bool target,
                           bool pinned) {
   const size_t rows = order.indices.size();

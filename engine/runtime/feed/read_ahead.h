@@ -23,9 +23,6 @@ struct Order {
   int64_t epoch = 0;
 };
 
-/// Shapes of so many samples: dim 0 counts them.
-TensorSpecs WithRows(TensorSpecs sample, size_t rows);
-
 /// Reads a micro-batch, both halves or one of them. `pinned`: into memory that an accelerator can
 /// copy from; there must be one.
 MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input, bool target,

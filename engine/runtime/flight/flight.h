@@ -36,6 +36,7 @@ class FlightRing {
   static constexpr size_t kEvents = 1000;  ///< so many are given at most
   static constexpr size_t kStackBytes = 8192;
 
+  /// Nanoseconds of the machine's clock: the same for all processes of one machine.
   static int64_t Now() {
     return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   }

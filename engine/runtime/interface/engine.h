@@ -34,6 +34,7 @@ struct StartReport {
   Value loss_scale = {};                ///< LossScale::state() of the save; null = it had none
   Value monitors = {};                  ///< Monitors::state() of the save; null = it had none
   bool owes_evaluation = false;         ///< that of this step is still to come: Monitors::owes()
+  bool owes_samples = false;            ///< so are the texts of job.eval.samples
   std::string why_over = {};            ///< why no step is left, "stopped after ..."; "" = some are
   std::string from = {};                ///< the save, or the file of weights; "" = nothing
   std::vector<std::string> notes = {};  ///< what the user should know of it, a line each
@@ -45,7 +46,8 @@ struct SaveReport {
   std::string path = {};   ///< where it is
   std::string error = {};  ///< why it does not count; "" = it does
   int64_t bytes = 0;
-  double seconds = 0;  ///< from the copy until it counted
+  double seconds = 0;    ///< from the copy until it counted
+  bool is_best = false;  ///< it is that of job.save.best
 };
 
 /// What became of a re-cut: layers of a training moved to other ranks.
@@ -93,6 +95,7 @@ struct StepResult {
   /// After so many steps (job.histograms), of every gradient by its path; null = none.
   Value histograms = {};
   std::optional<SaveReport> save;    ///< one that has ended since the last step
+  bool owes_save = false;            ///< FinishSave() is due
   std::optional<RecutReport> recut;  ///< behind this step layers moved: job.rebalance
   /// Of rank 0, once in a training: what its steps took, of the first ones that no other program
   /// disturbed, with the plan that it began with (engine/predict/live/run_profile.h).
@@ -128,11 +131,25 @@ struct EvalResult {
   bool ends_training() const { return !why_stopped.empty(); }
 };
 
-/// What the last layer gives, as it is in memory: rows in the order of the samples.
-struct Predicted {
+/// Rows of one output of the last layer, as they are in memory.
+struct OutputRows {
   TensorSpec spec;  ///< of all rows; dim 0 counts them
   std::string bytes;
 };
+/// What the last layer gives, in the order of the samples: blocks of them whose rows have one
+/// shape, each with all outputs.
+using Predicted = std::vector<std::vector<OutputRows>>;
+
+/// Whether the last of these layers gives probabilities along the last of `dims` dims: a Softmax.
+inline bool GivesProbabilities(const std::vector<LayerSpec>& layers, int64_t dims) {
+  if (layers.empty()) return false;
+  const LayerSpec& last = layers.back();
+  if (last.type == "Sequential") return GivesProbabilities(last.children, dims);
+  if (last.type != "Softmax" || last.scripted) return false;
+  const Value& dim = last.args["dim"];
+  if (dim.is_null()) return dims == 2;  // of as many PyTorch takes dim 1
+  return dim.as_int() == -1 || dim.as_int() == dims - 1;
+}
 
 /// Texts to be written by a language model: a job whose input is tokens (L) and whose last layer
 /// gives scores (L, V) of the token that follows each of them.
@@ -216,8 +233,8 @@ class Engine : public TextEngine {
   /// The last stage's outputs for the given micro-batches, whose targets are not read.
   virtual void PredictBatch(MicroBatches& batch, Outputs& outputs) = 0;
   /// The outputs for part `part` (from 0) of job.test_data, whose targets are not read; none behind
-  /// the last part. In the process of rank 0; elsewhere without rows. Throws ConfigError where the
-  /// last layer gives several tensors, or the data is shuffled.
+  /// the last part. In the process of rank 0; elsewhere without rows. Throws ConfigError where an
+  /// output has not a row for each sample, or the data is shuffled.
   virtual std::optional<Predicted> PredictTestData(int64_t part) = 0;
   /// Steps of one pass over job.train_data; 0 when the data has no end.
   virtual int64_t steps_per_epoch() const = 0;
@@ -226,7 +243,12 @@ class Engine : public TextEngine {
   /// Saves where the training stands now, unless that was saved already, and returns when the save
   /// counts. REQUIRES: job.save. Throws WorldError when it fails.
   virtual SaveReport Save() = 0;
-  /// As Save(), into the folder of the best save, which keeps one. REQUIRES: job.save.best.
+  /// Makes the save of job.save.every that the last step owes (StepResult::owes_save): a rank has
+  /// no room for a copy, so that the training waits. What is told of the step comes first then; the
+  /// next TrainStep() makes the save where nobody did.
+  virtual SaveReport FinishSave() = 0;
+  /// As Save(), into the folder of the best save, which keeps one. One that fails is no best: the
+  /// next evaluation is compared with the one before. REQUIRES: job.save.best.
   virtual SaveReport SaveBest() = 0;
   /// Cuts the layers so, between two steps: parameters, moments and statistics move to the ranks
   /// that have the layers from now on, and no bit of the training changes, except with job.join and

@@ -70,6 +70,11 @@ std::unique_ptr<data::Tokenizer> TokenizerOf(const Job& job, const Value& asked,
       "--tokenizer=bytes, or for prompts of numbers (\"15 496\") --tokenizer=numbers");
 }
 
+/// As a prompt does that has the special tokens itself.
+bool BeginsWith(const data::TokenList& tokens, const data::TokenList& before) {
+  return tokens.size() >= before.size() && std::equal(before.begin(), before.end(), tokens.begin());
+}
+
 /// The bytes from `begin` on that are whole characters (UTF-8), or none that could become one.
 size_t WholeEnd(const std::string& text, size_t begin) {
   for (size_t back = 1; back <= 3 && back <= text.size() - begin; ++back) {
@@ -101,10 +106,12 @@ Texts::Texts(const Job& job, const Plan& plan, const Value& options,
   request_.vocabulary = tokenizer_->vocabulary();
   request_.end = tokenizer_->end_of_text();
   if (prompts_.empty()) throw ConfigError("there is no prompt");
+  const data::TokenList before = tokenizer_->before_text();
   for (size_t i = 0; i < prompts_.size(); ++i) {
     std::vector<int32_t>& tokens = request_.prompts.emplace_back();
     if (!prompts_[i].empty()) tokenizer_->Encode(prompts_[i], tokens);
     if (tokens.empty()) throw ConfigError(Str("prompt ", i + 1, " is empty"));
+    if (!BeginsWith(tokens, before)) tokens.insert(tokens.begin(), before.begin(), before.end());
     const auto count = static_cast<int64_t>(tokens.size());
     if (count < model.length) continue;
     throw ConfigError(Str(

@@ -24,9 +24,9 @@ class Texts {
   using OnPiece = std::function<void(size_t prompt, const std::string& piece, bool is_last)>;
 
   /// `options`: canonical, of TextFields(). Without the option `tokenizer`, that of the job's data
-  /// is used. Throws ConfigError where there is none, for one with more tokens than the model, for
-  /// a prompt that is empty or leaves no room, and as LanguageModelOf(); WorldError as
-  /// ReadTokenizer().
+  /// is used. Each prompt has the tokenizer's before_text() before it. Throws ConfigError where
+  /// there is none, for one with more tokens than the model, for a prompt that is empty or leaves
+  /// no room, and as LanguageModelOf(); WorldError as ReadTokenizer().
   Texts(const Job& job, const Plan& plan, const Value& options, std::vector<std::string> prompts);
 
   const TextRequest& request() const { return request_; }

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "engine/base/testing.h"
+#include "engine/data/tokens/utf8.h"
 #include "engine/runtime/testing_job.h"
 
 namespace strata {
@@ -58,6 +59,41 @@ TEST(TextsTest, PromptsBecomeTokensOfTheDatasTokenizer) {
   EXPECT_EQ(texts.request().top_k, 40);
   EXPECT_EQ(texts.request().vocabulary, 256);
   EXPECT_EQ(texts.request().end, -1);
+}
+
+/// A tokenizer.json whose tokens are the bytes, and 256 before each text.
+std::string FileWithStart() {
+  Value vocabulary = Value::MakeMap();
+  int next = 256;
+  for (int byte = 0; byte < 256; ++byte) {  // GPT-2's bytes_to_unicode
+    const bool is_itself =
+        (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    std::string letter;
+    data::AppendUtf8(static_cast<char32_t>(is_itself ? byte : next++), letter);
+    vocabulary.Set(letter, byte);
+  }
+  Value file = Value::FromJson(R"({
+    "added_tokens": [{"id": 256, "content": "<s>"}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+    "post_processor": {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+      "special_tokens": {"<s>": {"ids": [256]}}},
+    "model": {"type": "BPE", "merges": []}})");
+  file.SetPath("model.vocab", vocabulary);
+  const std::string path = ::testing::TempDir() + "start.json";
+  std::ofstream(path) << file.ToJson();
+  return path;
+}
+
+TEST(TextsTest, PromptsHaveTheTokensThatBeginATextBeforeThem) {
+  const Job job = LanguageJob(257, BytesOf("f.txt"));
+  FakeScript script;
+  const Texts texts(job, PlanJob(job, {}, &script), Options({{"tokenizer", FileWithStart()}}),
+                    {"Az", "<s>A"});
+  EXPECT_THAT(texts.request().prompts, ElementsAre(ElementsAre(256, 65, 122), ElementsAre(256, 65)))
+      << "the second has it itself";
+  EXPECT_EQ(texts.texts()[0], "Az");
+  EXPECT_EQ(ErrorWith(job, {""}, {{"tokenizer", FileWithStart()}}), "prompt 1 is empty");
 }
 
 TEST(TextsTest, SaysWhatDoesNotFit) {

@@ -42,18 +42,34 @@ class Training {
         observer_(observer),
         script_(script),
         steps_(TotalSteps(job, engine)),
+        eval_every_(EverySteps(job.eval.every, engine.steps_per_epoch())),
         done_(engine.start().step),
         samples_(SamplesOf(job, plan)) {}
 
   bool Run() {
+    const bool has_ended = RunSteps();
+    if (!failed_.empty()) throw WorldError(failed_);
+    return has_ended;
+  }
+
+ private:
+  /// What becomes of the training behind an evaluation. kStopped: somebody asked to end here, and
+  /// it was left; it is still owed.
+  enum class After { kGoOn, kOver, kStopped };
+
+  bool RunSteps() {
     const int64_t first = done_;
     const StartReport start = Start();
     observer_.OnStart(steps_, start);
     if (!start.why_over.empty()) return true;
     if (done_ > 0 && done_ < steps_) {
       const After after = start.owes_evaluation ? Evaluate() : After::kGoOn;
-      if (after != After::kGoOn) return after == After::kOver;
-      if (owes_samples()) WriteSamples();
+      if (after == After::kStopped) return false;
+      if (after == After::kOver || owes_samples()) WriteSamples();
+      if (after == After::kOver) {
+        Save();
+        return true;
+      }
     }
     while (done_ < steps_) {
       const StepResult result = engine_.TrainStep();
@@ -63,12 +79,20 @@ class Training {
       }
       ++done_;
       Report(result);
-      if (done_ == steps_ || result.stop) Save();
-      if (result.stop) return false;
-      const bool is_due = job_.eval.every > 0 && done_ % job_.eval.every == 0;
+      if (done_ == steps_ || result.stop) {
+        Save();
+      } else if (result.owes_save) {
+        observer_.OnSave(engine_.FinishSave());
+      }
+      if (result.stop) {
+        ReportEpoch();
+        return false;
+      }
+      const bool is_due = eval_every_ > 0 && done_ % eval_every_ == 0;
       const After after = done_ < steps_ && is_due ? Evaluate() : After::kGoOn;
       if (after == After::kStopped) {
         Save();
+        ReportEpoch();
         return false;
       }
       const bool is_over = after == After::kOver;
@@ -84,17 +108,13 @@ class Training {
     return true;
   }
 
- private:
-  /// What becomes of the training behind an evaluation. kStopped: somebody asked to end here, and
-  /// it was left; it is still owed.
-  enum class After { kGoOn, kOver, kStopped };
-
   /// What the training begins with, as an observer hears of it.
   StartReport Start() const {
     StartReport start = engine_.start();
     const bool is_done = done_ >= steps_, is_over = !start.why_over.empty();
     start.owes_evaluation =
         !job_.test_data.kind.empty() && !is_over && (is_done || start.owes_evaluation);
+    start.owes_samples = samples_ && !is_over && (is_done || (done_ > 0 && owes_samples()));
     if (is_over) {
       start.notes.push_back(Str("it has ", start.why_over, "; more patience goes on"));
     } else if (is_done) {
@@ -132,15 +152,15 @@ class Training {
     observer_.OnEvalStart();
     const EvalResult result = engine_.EvaluateTestData();
     if (result.stop) return After::kStopped;
-    observer_.OnEval(done_, result, done_ >= steps_ || result.ends_training());
+    const bool is_last = done_ >= steps_ || result.ends_training();
+    observer_.OnEval(done_, result, is_last);
     Call(job_.callbacks.on_eval, [&] { return EvalRecord(done_, result); });
-    if (result.is_best) observer_.OnSave(engine_.SaveBest());
+    if (result.is_best) SaveBest(is_last);
     return result.ends_training() ? After::kOver : After::kGoOn;
   }
 
   bool owes_samples() const {
-    const EvalSpec& eval = job_.eval;
-    const int64_t every = eval.samples.every > 0 ? eval.samples.every : eval.every;
+    const int64_t every = job_.eval.samples.every > 0 ? job_.eval.samples.every : eval_every_;
     return every > 0 && done_ % every == 0;
   }
 
@@ -154,6 +174,13 @@ class Training {
     observer_.OnSamples(done_, samples_->texts(), note);
   }
 
+  /// The training goes on without it; but behind the last evaluation there is no other to come.
+  void SaveBest(bool is_last) {
+    const SaveReport report = engine_.SaveBest();
+    if (!is_last || report.error.empty()) return observer_.OnSave(report);
+    failed_ = Str("the best save of step ", report.step, " failed: ", report.error);
+  }
+
   void Save() {
     if (!job_.save.dir.empty()) observer_.OnSave(engine_.Save());
   }
@@ -163,8 +190,10 @@ class Training {
   TrainObserver& observer_;
   Script* const script_;
   const int64_t steps_;
+  const int64_t eval_every_;  // steps between two evaluations; 0 = only at the end
   int64_t done_;
   const std::unique_ptr<Texts> samples_;  // null: the job writes none
+  std::string failed_;                    // what the training ends with in spite of its last step
 };
 
 }  // namespace

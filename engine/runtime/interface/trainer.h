@@ -48,7 +48,8 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 ///   One that has ended so does not go on from its save, unless job.stop has more patience now.
 /// - A training that goes on from a save makes up for an evaluation that the save did not see, as
 ///   the last one.
-/// - With job.save the last step is saved, before the evaluation.
+/// - With job.save the last step is saved, before the evaluation. Where the best save of the last
+///   evaluation fails, all else is done, and then WorldError thrown.
 /// - When the engine was asked to stop, the step that runs is the last. It is saved, and the result
 ///   is false. An evaluation is left; a training that goes on makes up for it.
 /// - A step that is not taken (job.nonfinite) throws TrainingError. The step before it is saved

@@ -6,7 +6,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
-#include "engine/runtime/interface/fake_engine.h"
+#include "engine/base/text.h"
+#include "engine/runtime/interface/engine.h"
 #include "engine/runtime/testing_job.h"
 
 namespace strata {
@@ -17,6 +18,95 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+/// Does no work, and records its calls.
+class FakeEngine : public Engine {
+ public:
+  StepResult TrainStep(MicroBatches*) override {
+    calls.push_back(Str("step ", steps));
+    if (steps == fail_at) throw WorldError("disk full");
+    StepResult result;
+    result.step = steps++;
+    result.loss = 1.0 / static_cast<double>(steps);
+    result.samples = 8;
+    result.seconds = 0.5;
+    result.stop = steps == stop_at;
+    result.owes_save = steps == waits_at;
+    if (steps - 1 == untaken_at) {
+      --steps;
+      result.is_taken = false;
+      result.nonfinite = NonFinite{"step 3 was not taken: nan", has_finite_weights};
+    }
+    if (result.is_taken && steps - 1 == noted_at) result.nonfinite = NonFinite{"nan", true};
+    if (steps == save_at) result.save = SaveReport{.step = steps, .path = "runs/a"};
+    return result;
+  }
+  EvalResult EvalBatch(MicroBatches&, Outputs*) override { return {}; }
+  EvalResult EvaluateTestData() override {
+    calls.push_back("eval");
+    EvalResult result = {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
+    result.is_best = steps == best_at;
+    result.stop = steps == leave_at;
+    if (steps == worse_at) result.why_stopped = "stopped: worse";
+    return result;
+  }
+  void PredictBatch(MicroBatches&, Outputs&) override {}
+  std::optional<Predicted> PredictTestData(int64_t part) override {
+    calls.push_back(Str("predict ", part));
+    return std::nullopt;
+  }
+  TextReport BeginTexts(const TextRequest& request) override {
+    calls.push_back("texts");
+    texts_left = static_cast<int64_t>(request.prompts.size());
+    return {.note = text_note};
+  }
+  /// One for each text, '!'.
+  std::vector<NewToken> NextTokens() override {
+    if (texts_left == 0) return {};
+    return {{--texts_left, '!', true}};
+  }
+  int64_t steps_per_epoch() const override { return per_epoch; }
+  const StartReport& start() const override { return start_report; }
+  SaveReport Save() override {
+    calls.push_back(Str("save ", steps));
+    return {.step = steps, .path = "runs/a"};
+  }
+  SaveReport FinishSave() override {
+    calls.push_back(Str("finish save ", steps));
+    return {.step = steps, .path = "runs/a"};
+  }
+  SaveReport SaveBest() override {
+    calls.push_back(Str("save best ", steps));
+    return {.step = steps, .path = "runs/a/best", .error = best_error};
+  }
+  RecutReport Recut(const std::vector<int>& cuts) override { return {.step = steps, .cuts = cuts}; }
+  void RequestStop() override { calls.push_back("stop"); }
+  void RequestSave() override { calls.push_back("save soon"); }
+  void set_record_gradients(bool) override {}
+  std::vector<TensorDigest> Parameters() override { return {}; }
+  void ReadTensor(const std::string&, Kind, Outputs&) override {}
+  void Abort(const std::string& why) override { calls.push_back("abort " + why); }
+  std::string Position() const override { return "rank 0 (stage 0): 1F3"; }
+  void Close() override { calls.push_back("close"); }
+
+  int64_t steps = 0;
+  int64_t per_epoch = 0;
+  int64_t fail_at = -1;
+  int64_t stop_at = -1;
+  int64_t save_at = -1;
+  int64_t waits_at = -1;    ///< the step whose save the training waits for
+  int64_t untaken_at = -1;  ///< the step that is not finite, and ends the training
+  int64_t noted_at = -1;    ///< the step that is not finite, and counts
+  int64_t best_at = -1;     ///< the evaluation that is the best
+  int64_t leave_at = -1;    ///< the evaluation that is left, as somebody asked to stop
+  int64_t worse_at = -1;    ///< the evaluation after which the training stops
+  std::string best_error;
+  int64_t texts_left = 0;
+  std::string text_note;
+  bool has_finite_weights = true;
+  StartReport start_report;
+  std::vector<std::string> calls;
+};
+
 class Listener : public TrainObserver {
  public:
   void OnStart(int64_t steps, const StartReport& start) override {
@@ -25,7 +115,9 @@ class Listener : public TrainObserver {
     for (const std::string& note : start.notes) heard.push_back(note);
     if (start.owes_evaluation) heard.push_back("owes");
   }
-  void OnSave(const SaveReport& report) override { heard.push_back(Str("saved ", report.step)); }
+  void OnSave(const SaveReport& report) override {
+    heard.push_back(Str(report.error.empty() ? "saved " : "not saved ", report.step));
+  }
   void OnStep(const StepResult& result) override { heard.push_back(Str("step ", result.step)); }
   void OnNonFinite(const std::string& report) override { heard.push_back(report); }
   void OnEvalStart() override { ++evals_started; }
@@ -62,6 +154,12 @@ TEST(TrainTest, RunsTheSteps) {
   EXPECT_THAT(HeardOf(JobOf(3, 0, 0, false)), ElementsAre("start 3", "step 0", "step 1", "step 2"));
 }
 
+TEST(TrainTest, EvaluatesEachPass) {
+  const auto heard = [](int64_t every) { return HeardOf(JobOf(5, 0, every, true), 2); };
+  EXPECT_EQ(heard(kEveryEpoch), heard(2));
+  EXPECT_NE(heard(kEveryEpoch), heard(0));
+}
+
 TEST(TrainTest, AnEvaluationIsTheBestOrEndsIt) {
   FakeEngine engine;
   engine.best_at = 2;
@@ -74,6 +172,33 @@ TEST(TrainTest, AnEvaluationIsTheBestOrEndsIt) {
                                         "step 3", "eval", "save 4"));
   EXPECT_EQ(listener.heard.back(), "saved 4");
   EXPECT_EQ(listener.heard[listener.heard.size() - 2], "last eval after 4: 0.975");
+}
+
+TEST(TrainTest, ABestThatIsNotSavedEndsItWhereNoOtherComes) {
+  const auto run = [](int64_t best_at, int64_t worse_at) {
+    FakeEngine engine;
+    engine.best_at = best_at;
+    engine.worse_at = worse_at;
+    engine.best_error = "disk full";
+    Job job = JobOf(4, 0, 2, true);
+    job.save.dir = "runs";
+    TrainObserver silent;
+    const std::string error = ErrorOf([&] { Train(job, {}, engine, silent); });
+    engine.calls.insert(engine.calls.begin(), error);
+    return engine.calls;
+  };
+  const std::string last = "the best save of step 4 failed: disk full";
+  EXPECT_EQ(run(2, -1).front(), "no error");
+  EXPECT_THAT(run(4, -1), ElementsAre(last, "step 0", "step 1", "eval", "step 2", "step 3",
+                                      "save 4", "eval", "save best 4"));
+  EXPECT_THAT(run(2, 2), ElementsAre("the best save of step 2 failed: disk full", "step 0",
+                                     "step 1", "eval", "save best 2", "save 2"));
+  FakeEngine engine;
+  engine.best_at = 2;
+  engine.best_error = "disk full";
+  Listener listener;
+  Train(JobOf(4, 0, 2, true), {}, engine, listener);
+  EXPECT_THAT(listener.heard, Contains("not saved 2"));
 }
 
 TEST(TrainTest, AnEvaluationThatIsOwedComesFirst) {
@@ -136,6 +261,20 @@ TEST(TrainTest, CallbacksGetTheRecords) {
   EXPECT_THAT(script.calls,
               ElementsAre("1 0", "1 1", "2 1", "3 2", "1 2", "1 3", "2 3", "3 4", "1 4", "2 4"));
   EXPECT_EQ(script.last["accuracy"], Value(0.975));
+}
+
+TEST(TrainTest, AStopAtTheEndOfAPassTellsOfThePass) {
+  for (const bool in_evaluation : {false, true}) {
+    Job job = JobOf(5, 0, 2, true);
+    job.callbacks.on_epoch = {3, "", ""};
+    FakeEngine engine;
+    engine.per_epoch = 2;
+    (in_evaluation ? engine.leave_at : engine.stop_at) = 2;
+    TrainObserver silent;
+    CalledScript script;
+    EXPECT_FALSE(Train(job, {}, engine, silent, &script));
+    EXPECT_THAT(script.calls, ElementsAre("3 2"));
+  }
 }
 
 TEST(TrainTest, CallbacksThatAreNotGivenAreNotCalled) {
@@ -232,6 +371,35 @@ TEST(TrainTest, TellsOfSavesInTheBackground) {
   Job job = JobOf(3, 0, 0, false);
   EXPECT_THAT(HeardOf(job, engine),
               ElementsAre("start 3", "step 0", "step 1", "saved 2", "step 2"));
+}
+
+/// Writes down among the engine's calls when it hears of a step.
+class Hearing : public TrainObserver {
+ public:
+  explicit Hearing(FakeEngine& engine) : engine_(engine) {}
+  void OnStep(const StepResult& result) override {
+    engine_.calls.push_back(Str("told ", result.step));
+  }
+
+ private:
+  FakeEngine& engine_;
+};
+
+// A kill behind the save would leave the step out of the log.
+TEST(TrainTest, AStepIsToldBeforeItsSaveIsMade) {
+  FakeEngine engine;
+  engine.waits_at = 1;
+  Hearing hearing(engine);
+  Job job = JobOf(2, 0, 0, false);
+  job.save.dir = "runs";
+  Train(job, {}, engine, hearing);
+  EXPECT_THAT(engine.calls,
+              ElementsAre("step 0", "told 0", "finish save 1", "step 1", "told 1", "save 2"));
+  FakeEngine last;
+  last.waits_at = 2;
+  TrainObserver silent;
+  Train(job, {}, last, silent);
+  EXPECT_THAT(last.calls, ElementsAre("step 0", "step 1", "save 2"));
 }
 
 TEST(TrainTest, AStopSavesTheStepAndEndsIt) {
@@ -354,6 +522,41 @@ TEST(SamplesTest, ComeAgainWhereATrainingGoesOn) {
     if (owes) expected.insert(expected.begin(), "eval");
     EXPECT_EQ(CallsOf(WritingJob(3, 2, 0), engine, silent), expected);
   }
+}
+
+TEST(SamplesTest, ComeBehindAnOwedEvaluationThatEndsTheTraining) {
+  FakeEngine engine;
+  engine.steps = engine.worse_at = 2;
+  engine.start_report = {.step = 2, .owes_evaluation = true};
+  Job job = WritingJob(5, 2, 0);
+  job.save.dir = "runs";
+  TrainObserver silent;
+  EXPECT_THAT(CallsOf(job, engine, silent), ElementsAre("eval", "texts", "save 2"));
+}
+
+class Starts : public TrainObserver {
+ public:
+  void OnStart(int64_t, const StartReport& start) override { owes_samples = start.owes_samples; }
+  bool owes_samples = false;
+};
+
+TEST(SamplesTest, AStartSaysWhetherTheyComeAgain) {
+  const auto owes = [](int64_t done, int64_t every, const std::string& why_over = "") {
+    FakeEngine engine;
+    engine.steps = done;
+    engine.start_report = {.step = done, .why_over = why_over};
+    Starts starts;
+    const std::vector<std::string> calls = CallsOf(WritingJob(6, 2, every), engine, starts);
+    const bool come = !calls.empty() && (calls[0] == "texts" || done == 6);
+    EXPECT_EQ(starts.owes_samples, come) << done << " of " << every;
+    return starts.owes_samples;
+  };
+  EXPECT_TRUE(owes(2, 0));
+  EXPECT_FALSE(owes(3, 0));
+  EXPECT_TRUE(owes(3, 3));
+  EXPECT_FALSE(owes(2, 3));
+  EXPECT_TRUE(owes(6, 4)) << "those of the end";
+  EXPECT_FALSE(owes(2, 0, "stopped"));
 }
 
 TEST(SamplesTest, WhatTheModelCannotWriteIsRefusedFirst) {

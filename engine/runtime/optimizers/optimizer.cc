@@ -23,10 +23,12 @@ class Update {
     rule_ = MakeRule(type.name, options);
     lr_ = options["lr"].as_double();
     state_.buffer = std::move(buffer);
-    for (std::string& name : type.moments(options)) AddMoment(std::move(name));
+    const at::ScalarType own = state_.buffer.values.scalar_type();
+    is_wide_ = at::isReducedFloatingType(own);
+    for (std::string& name : type.moments(options)) AddMoment(std::move(name), own);
     updated_ = {state_.buffer.values, state_.buffer.gradients, {}};
     for (const Moment& moment : state_.moments) updated_.moments.push_back(moment.values);
-    if (ema_ > 0) AddMoment("ema");
+    if (ema_ > 0) AddMoment("ema", is_wide_ ? at::kFloat : own);
     if (type.sees == OptionTable::Sees::kElements) return;
     for (const PlacedParameter& parameter : parameters) {
       if (!state_.buffer.values.is_alias_of(parameter.value) || parameter.buffer < 0) continue;
@@ -47,20 +49,17 @@ class Update {
       state_.buffer.gradients.mul_(0x1p-64);
     }
     rule_(updated_, {.step = ++steps_, .lr = lr_ * lr_factor, .divisor = divisor});
-    if (ema_ > 0) average().lerp_(state_.buffer.values, steps_ == 1 ? 1 : 1 - ema_);
+    if (ema_ > 0) Follow(steps_ == 1 ? 1 : 1 - ema_);
   }
 
   void SwapAverages() {
-    constexpr int64_t kAtOnce = 1 << 22;  // so that little memory is needed beside
-    const at::Tensor& all = state_.buffer.values;
     if (ema_ == 0 || (steps_ == 0 && !has_averages_)) return;
-    for (int64_t i = 0; i < all.numel(); i += kAtOnce) {
-      const int64_t count = std::min(kAtOnce, all.numel() - i);
-      const at::Tensor values = all.narrow(0, i, count), averages = average().narrow(0, i, count);
+    if (is_wide_) return SwapRounded();
+    ForPieces([](const at::Tensor& values, const at::Tensor& averages) {
       const at::Tensor kept = values.clone();
       values.copy_(averages);
       averages.copy_(kept);
-    }
+    });
   }
 
   void BeginAverages() {
@@ -72,10 +71,44 @@ class Update {
   void set_steps_done(int64_t steps) { steps_ = steps; }
 
  private:
-  void AddMoment(std::string name) {
-    state_.moments.push_back({std::move(name), at::zeros_like(state_.buffer.values)});
+  void AddMoment(std::string name, at::ScalarType type) {
+    const at::Tensor& values = state_.buffer.values;
+    state_.moments.push_back(
+        {std::move(name), at::zeros_like(values, values.options().dtype(type))});
   }
   const at::Tensor& average() const { return state_.moments.back().values; }
+
+  /// Calls function(values, averages) so that little memory is needed beside.
+  template <class Function>
+  void ForPieces(const Function& function) const {
+    constexpr int64_t kAtOnce = 1 << 22;
+    const at::Tensor& all = state_.buffer.values;
+    for (int64_t i = 0; i < all.numel(); i += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, all.numel() - i);
+      function(all.narrow(0, i, count), average().narrow(0, i, count));
+    }
+  }
+
+  void Follow(double weight) {
+    if (!is_wide_) {
+      average().lerp_(state_.buffer.values, weight);
+      return;
+    }
+    ForPieces([weight](const at::Tensor& values, const at::Tensor& averages) {
+      averages.lerp_(values.to(averages.scalar_type()), weight);
+    });
+  }
+
+  /// Rounded averages would not come back: they stay, and the values wait beside.
+  void SwapRounded() {
+    const at::Tensor& values = state_.buffer.values;
+    if (kept_.defined()) {
+      values.copy_(std::exchange(kept_, {}));
+      return;
+    }
+    kept_ = values.clone();
+    values.copy_(average());
+  }
 
   const double ema_;
   double lr_ = 0;
@@ -85,6 +118,9 @@ class Update {
   std::vector<PlacedParameter> parameters_;  // for rules that see whole ones
   int64_t steps_ = 0;
   bool has_averages_ = false;  // before the first step
+  /// The averages of 16-bit values are in float32: a step moves them by less than 16 bits tell.
+  bool is_wide_ = false;
+  at::Tensor kept_;  // the values, while their rounded averages are in their place
 };
 
 class FlatOptimizer : public Optimizer {

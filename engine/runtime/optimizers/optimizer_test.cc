@@ -1,7 +1,9 @@
 #include "engine/runtime/optimizers/optimizer.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -167,6 +169,38 @@ TEST_P(OptimizerTypeTest, HalfTypesMoveAsFloat32Nearly) {
   }
 }
 
+/// Vector loops take some of the elements, and others come behind.
+TEST_P(OptimizerTypeTest, TheBitsOfHalfTypesDependOnNoPlace) {
+  if (FindOptimizerType(GetParam()).sees != OptionTable::Sees::kElements) return;
+  constexpr int kAll = 200;
+  OptimizerSpec spec = OfType();
+  for (const auto& [name, value] :
+       Value::Map{{"lr", 0.05}, {"weight_decay", 0.1}, {"momentum", 0.9}, {"nesterov", true}}) {
+    if (spec.options.Has(name)) spec.options.Set(name, value);
+  }
+  const at::Tensor values = at::arange(kAll).mul(0.7).sin();
+  const at::Tensor gradients = at::arange(kAll).mul(0.3).cos().add(1.5);
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const auto run = [&](int64_t from, int64_t count) {  // the values, and all moments
+      const auto part = [&](const at::Tensor& all) { return all.narrow(0, from, count).to(type); };
+      const FlatBuffer buffer{-1, part(values), part(gradients)};
+      const auto optimizer = MakeOptimizer(spec, {buffer});
+      for (int t = 0; t < 10; ++t) {
+        buffer.gradients.copy_(part(gradients).mul(1 + 0.1 * t));
+        optimizer->Step(1, 3);
+      }
+      std::vector<at::Tensor> rows = {buffer.values};
+      const std::vector<OptimizerState> states = optimizer->state();
+      for (const Moment& moment : states[0].moments) rows.push_back(moment.values);
+      return at::stack(rows);
+    };
+    const at::Tensor whole = run(0, kAll);
+    for (int count = 1; count <= 70; ++count) {
+      EXPECT_TRUE(run(30, count).equal(whole.narrow(1, 30, count))) << type << " " << count;
+    }
+  }
+}
+
 TEST_P(OptimizerTypeTest, TheFactorMultipliesTheRate) {
   FlatBuffer a = Buffer(), b = Buffer();
   if (GetParam() == "adafactor") return;  // lr is a limit of it
@@ -258,6 +292,31 @@ TEST(Averages, AreTheValuesAtFirstAndThenFollow) {
   EXPECT_FALSE(buffer.values.equal(values));
   optimizer->SwapAverages();
   EXPECT_TRUE(buffer.values.equal(values));
+}
+
+/// A thousandth of the way is less than bf16 tells. Evaluations see them rounded, and change none.
+TEST(Averages, OfBf16AreInFloat32) {
+  OptimizerSpec spec = Sgd({});
+  spec.ema = 0.999;
+  FlatBuffer buffer = {-1, at::ones({kElements}, at::kBFloat16), at::ones({kElements})};
+  buffer.gradients = buffer.gradients.to(at::kBFloat16);
+  const auto optimizer = MakeOptimizer(spec, {buffer});
+  const at::Tensor average = optimizer->state()[0].moments.back().values;
+  ASSERT_EQ(average.scalar_type(), at::kFloat);
+  at::Tensor expected;
+  for (int t = 0; t < 8; ++t) {
+    buffer.gradients.fill_(1);
+    optimizer->Step(1, 1);
+    const at::Tensor values = buffer.values.clone(), wide = values.to(at::kFloat);
+    expected = t == 0 ? wide : expected * 0.999 + wide * 0.001;
+    const at::Tensor before = average.clone();
+    optimizer->SwapAverages();
+    EXPECT_TRUE(buffer.values.equal(before.to(at::kBFloat16)));
+    optimizer->SwapAverages();
+    EXPECT_TRUE(buffer.values.equal(values));
+    EXPECT_TRUE(average.equal(before));
+  }
+  EXPECT_TRUE(average.allclose(expected, 1e-6, 1e-7));
 }
 
 /// It is no copy where parameters have the type in which Muon computes.

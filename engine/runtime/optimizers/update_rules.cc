@@ -8,6 +8,7 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/ones.h>
 
 #include <cmath>
 #include <utility>
@@ -61,8 +62,9 @@ using OnPiece = std::function<void(Piece&)>;
 /// What a step does to each piece, for the step's numbers.
 using OnStep = std::function<OnPiece(const UpdateStep&)>;
 
-/// Pieces on the CPU are small, one thread works on each, and each begins at a multiple of what the
-/// vector loops take at once. So the bits depend neither on threads nor on the piece.
+/// Pieces on the CPU are small, and one thread works on each. Operators of one element give the
+/// same bits wherever it lies, but for add() (AddScaled). So the bits depend neither on threads nor
+/// on the piece, nor on the plan.
 constexpr int64_t kPieceOnCpu = 1 << 14;
 constexpr int64_t kPieceOnDevice = 1 << 26;
 
@@ -94,9 +96,16 @@ Rule Elementwise(const Value& options, OnStep on_step) {
           const Updated& u, const UpdateStep& now) { ForPieces(u, now, maximize, on_step(now)); };
 }
 
+/// to += factor * x. ATen's add() rounds half types on the CPU otherwise behind its vector loop
+/// than in it.
+T AddScaled(const T& to, const T& x, double factor) {
+  if (!to.is_cpu() || !at::isReducedFloatingType(to.scalar_type())) return to.add_(x, factor);
+  return to.addcmul_(x, at::ones({}, to.options()), factor);
+}
+
 /// Weight decay as a part of the gradient.
 void AddDecay(Piece& x, double decay) {
-  if (decay != 0) x.g = x.g.add(x.p, decay);
+  if (decay != 0) x.g = AddScaled(x.g.clone(), x.p, decay);
 }
 
 /// LibTorch 2.11's fused kernel leaves half types on the CPU as they are, but for the last few.
@@ -109,10 +118,10 @@ Rule Sgd(const Value& o) {
       AddDecay(x, decay);
       if (momentum != 0) {
         T& sum = x.m[0];
-        is_first ? sum.copy_(x.g) : sum.mul_(momentum).add_(x.g, 1 - dampening);
-        x.g = nesterov ? x.g.add(sum, momentum) : sum;
+        is_first ? sum.copy_(x.g) : AddScaled(sum.mul_(momentum), x.g, 1 - dampening);
+        x.g = nesterov ? AddScaled(x.g.clone(), sum, momentum) : sum;
       }
-      x.p.add_(x.g, -lr);
+      AddScaled(x.p, x.g, -lr);
     };
   };
   return [=](const Updated& u, const UpdateStep& now) {
@@ -157,7 +166,7 @@ Rule RmsProp(const Value& o) {
       const T divisor = mean.sqrt().add_(eps);
       if (momentum > 0) {
         x.m[1].mul_(momentum).addcdiv_(x.g, divisor);
-        x.p.add_(x.m[1], -lr);
+        AddScaled(x.p, x.m[1], -lr);
       } else {
         x.p.addcdiv_(x.g, divisor, -lr);
       }
@@ -188,7 +197,7 @@ Rule Adadelta(const Value& o) {
       const T divisor = x.m[0].add(eps).sqrt_();
       const T delta = x.m[1].add(eps).sqrt_().div_(divisor).mul_(x.g);
       x.m[1].mul_(rho).addcmul_(delta, delta, 1 - rho);
-      x.p.add_(delta, -lr);
+      AddScaled(x.p, delta, -lr);
     };
   });
 }
@@ -262,8 +271,8 @@ Rule Lion(const Value& o) {
   return Elementwise(o, [=](const UpdateStep& now) {
     return [=, lr = now.lr](Piece& x) {
       Decay(x, decay, /*own=*/true, lr);
-      x.p.add_(x.m[0].mul(beta1).add_(x.g, 1 - beta1).sign_(), -lr);
-      x.m[0].mul_(beta2).add_(x.g, 1 - beta2);
+      AddScaled(x.p, AddScaled(x.m[0].mul(beta1), x.g, 1 - beta1).sign_(), -lr);
+      AddScaled(x.m[0].mul_(beta2), x.g, 1 - beta2);
     };
   });
 }

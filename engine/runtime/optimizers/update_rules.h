@@ -19,7 +19,7 @@ namespace strata {
 /// What an optimizer remembers of every element of a flat buffer.
 struct Moment {
   std::string name;   ///< PyTorch's: "momentum_buffer", "exp_avg"
-  at::Tensor values;  ///< as many as the buffer has
+  at::Tensor values;  ///< as many as the buffer has, of its type; "ema" in float32 at least
 };
 
 /// What an optimizer remembers of a parameter as a whole.

@@ -13,6 +13,7 @@
 #include "engine/checkpoint/files/tensor_name.h"
 #include "engine/checkpoint/saves/save_folder.h"
 #include "engine/runtime/saves/saved_data.h"
+#include "engine/runtime/saves/saved_job.h"
 #include "engine/runtime/saves/take_weights.h"
 #include "engine/spec/job/data/data_source.h"
 
@@ -67,9 +68,13 @@ class Beginning {
     report.from = save->path();
     const Value now = Value::FromJson(now_.job.ToJson());
     const bool predicts = FindOption(job_.test_data.options, "targets") == Value(false);
-    const std::string difference =
-        FirstDifference(Taught(save->manifest().training.job, predicts), Taught(now, predicts));
-    if (!difference.empty()) report.notes = {"the job has changed since the save: " + difference};
+    const std::string differences =
+        DifferencesOf(Taught(save->manifest().training.job, predicts), Taught(now, predicts));
+    if (!differences.empty()) report.notes = {"the job has changed since the save: " + differences};
+    const bool is_best = path.starts_with(BestFolder(job_.save.dir) + "/");
+    if (job_.resume == kLatestSave && is_best) {
+      report.notes.push_back("this is the best save: there is no other yet");
+    }
     const int64_t samples = save->manifest().training.samples;
     if (job_.trains && samples > 0 && now_.samples > 0 && samples != now_.samples) {
       report.notes.push_back(Str("data.train has ", Plural(now_.samples, "sample"),
@@ -94,8 +99,14 @@ class Beginning {
     return transport_.Broadcast(path, 0);
   }
 
-  /// What is gone on from in a folder of saves; "" where it has none.
+  /// What is gone on from where job.save.dir is the folder; "" where nothing was saved yet.
   std::string LatestIn(const std::string& folder) const {
+    const std::string last = NewestIn(folder);
+    return last.empty() ? NewestIn(BestFolder(folder)) : last;
+  }
+
+  /// What is gone on from in a folder of saves; "" where it has none.
+  std::string NewestIn(const std::string& folder) const {
     return NamingWholeSave(folder, [&]() -> std::string {
       if (ReadLatest(folder)) return folder;
       const std::vector<std::string> saves = ListSaves(folder);
@@ -168,9 +179,10 @@ class Beginning {
     const std::set<std::string_view> known(all.begin(), all.end());
     for (const SavedTensor& saved : save.manifest().tensors) {
       if (known.contains(saved.name)) continue;
-      throw ConfigError(
-          Str(save.path(), ": tensor ", QuotedName(saved.name), " (", saved.spec.ToString(),
-              ") has no place in this job; to take what has: ", "--weights=", save.path()));
+      throw ConfigError(Str(save.path(), ": tensor ", QuotedName(saved.name), " (",
+                            saved.spec.ToString(), ") has no place in this job",
+                            WhyNoMoment(saved.name),
+                            "; to take what has: --weights=", save.path()));
     }
   }
 

@@ -8,6 +8,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/base/machine/memory.h"
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
 #include "engine/runtime/saves/beginning.h"
@@ -15,7 +16,6 @@
 #include "engine/runtime/saves/saved_data.h"
 #include "engine/runtime/saves/take_weights.h"
 #include "engine/spec/job/data/data_source.h"
-#include "engine/tensors/machine_memory.h"
 
 namespace strata {
 namespace {
@@ -32,29 +32,55 @@ int64_t BytesOf(const std::vector<StateTensor>& state) {
 
 }  // namespace
 
-RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_ranks)
-    : context_(context), stages_(stages), local_ranks_(local_ranks) {
+RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_ranks,
+                     int64_t steps_per_epoch)
+    : context_(context),
+      stages_(stages),
+      local_ranks_(local_ranks),
+      every_(EverySteps(context.job.save.every, steps_per_epoch)) {
   const Job& job = context.job;
   const AtWork at_work(context.progress, kLoads);
   if (!job.save.dir.empty()) {
     saver_.emplace(job.save, !job.resume.empty(), context.transport, context.progress);
   }
   if (!job.save.best.monitor.empty()) {
-    best_.emplace(SaveSpec{.dir = job.save.dir + "/best", .keep = 1}, !job.resume.empty(),
+    best_.emplace(SaveSpec{.dir = BestFolder(job.save.dir), .keep = 1}, !job.resume.empty(),
                   context.transport, context.progress);
   }
   if (job.resume.empty() && job.weights.from.empty()) return;
   start_ = BeginTraining(job, TrainingAt(0, 0), State(), context.script, context.transport,
                          context.progress);
   if (!start_.loss_scale.is_null()) stages_.loss_scale().set_state(start_.loss_scale);
-  if (!start_.monitors.is_null()) stages_.monitors().set_state(start_.monitors);
-  start_.owes_evaluation = stages_.monitors().owes(start_.step);
+  if (!start_.monitors.is_null()) {
+    std::ranges::move(stages_.monitors().set_state(start_.monitors),
+                      std::back_inserter(start_.notes));
+  }
+  if (start_.step > 0 && saver_) saver_->GoesOnFrom(start_.from);
+  if (start_.step > 0 && best_) FindBest();
+  start_.owes_evaluation = stages_.monitors().owes(start_.step, steps_per_epoch);
   start_.why_over = stages_.monitors().WhyStopped(start_.step);
   SetStepsDone(start_.step - start_.skipped);
   if (start_.step > 0) return;
   // Evaluations compute with them. The first step begins averages of its own.
   took_averages_ =
       TakeAverages(job, State(), context.script, context.progress, [this] { BeginAverages(); });
+}
+
+/// A training's save may be from before the evaluation that was its best.
+void RankSaves::FindBest() {
+  Value found;
+  const std::string folder = BestFolder(context_.job.save.dir);
+  if (context_.rank() == 0 && !ListSaves(folder).empty()) {
+    try {
+      const TrainingState best = Checkpoint::Open(folder)->manifest().training;
+      found.Set("step", best.step).Set("monitors", best.monitors);
+    } catch (const WorldError& error) {
+      STRATA_LOG(kWarning) << error.what();
+    }
+  }
+  found = Value::FromJson(context_.transport.Broadcast(found.ToJson(), 0));
+  if (found.is_null() || found["step"].as_int() > start_.step) return;
+  stages_.monitors().FindBest(found["step"].as_int(), found["monitors"]);
 }
 
 void RankSaves::BeginAverages() {
@@ -95,30 +121,34 @@ std::optional<SaveReport> RankSaves::AfterStep(int64_t step, int64_t skipped, bo
                                                int64_t peak_memory) {
   if (!saver_) return std::nullopt;
   peak_memory_ = saver_->pending() ? std::max(peak_memory_, peak_memory - copied_) : peak_memory;
-  const int64_t every = context_.job.save.every;
-  const bool is_due = asked || (every > 0 && step % every == 0);
-  std::optional<SaveReport> report = std::exchange(owed_, std::nullopt);
-  if (!is_due && !saver_->pending()) return report;
+  const bool is_due = asked || (every_ > 0 && step % every_ == 0);
+  if (!is_due && !saver_->pending()) return std::nullopt;
   const AtMeeting meeting(context_.progress, kSaves);
+  std::optional<SaveReport> report;
   if (saver_->pending()) report = is_due ? saver_->Finish() : saver_->Poll();
   if (report) last_ = *report;
-  if (!is_due) return report;
-  std::optional<SaveReport> waited = StartBeside(step, skipped);
-  if (waited) last_ = *waited;
-  if (!report) return waited;
-  owed_ = std::move(waited);
+  if (is_due) owes_ = !StartBeside(step, skipped);
   return report;
+}
+
+std::optional<SaveReport> RankSaves::FinishSave(int64_t step, int64_t skipped) {
+  if (!std::exchange(owes_, false)) return std::nullopt;
+  const AtWork at_work(context_.progress, kSaves);
+  return last_ = SaveAndWait(*saver_, step, skipped);
+}
+
+SaveReport RankSaves::SaveAndWait(Saver& saver, int64_t step, int64_t skipped) {
+  saver.Start(TrainingAt(step, skipped), OwnState(), /*copies=*/false);
+  return saver.Finish();
 }
 
 SaveReport RankSaves::SaveNow(int64_t step, int64_t skipped) {
   STRATA_CHECK(saver_) << "the job has no save.dir";
   const AtWork at_work(context_.progress, kSaves);
   const bool is_this_step = saver_->step() == step;
+  owes_ = false;
   if (saver_->pending()) last_ = saver_->Finish();
-  if (!is_this_step || !last_.error.empty()) {
-    saver_->Start(TrainingAt(step, skipped), OwnState(), /*copies=*/false);
-    last_ = saver_->Finish();
-  }
+  if (!is_this_step || !last_.error.empty()) last_ = SaveAndWait(*saver_, step, skipped);
   if (last_.error.empty()) return last_;
   throw WorldError(Str("the save of step ", step, " failed: ", last_.error));
 }
@@ -126,33 +156,35 @@ SaveReport RankSaves::SaveNow(int64_t step, int64_t skipped) {
 SaveReport RankSaves::SaveBest(int64_t step, int64_t skipped) {
   STRATA_CHECK(best_) << "the job has no save.best";
   const AtWork at_work(context_.progress, kSaves);
-  best_->Start(TrainingAt(step, skipped), OwnState(), /*copies=*/false);
-  return best_->Finish();
+  SaveReport report = SaveAndWait(*best_, step, skipped);
+  report.is_best = true;
+  if (!report.error.empty()) stages_.monitors().BestFailed();
+  return report;
 }
 
 /// The training goes on beside the save where every rank has room for a copy. All have looked
 /// before one of them copies, since copies take from the memory that others look at. Some ranks
 /// have more to copy than others. They meet behind the copies, where the hang limit is the long
 /// one, so that none waits in its row for a rank that still copies.
-std::optional<SaveReport> RankSaves::StartBeside(int64_t step, int64_t skipped) {
+bool RankSaves::StartBeside(int64_t step, int64_t skipped) {
   const std::vector<StateTensor> state = OwnState();
   const int64_t bytes = BytesOf(state);
   // What an accelerator has is written from a copy anyway.
   const bool has_room = !context_.device.is_cpu() || HasRoom(bytes, peak_memory_);
   const bool copies = context_.transport.AllReduceSum({has_room ? 0.0 : 1.0})[0] == 0;
   copied_ = copies ? bytes : 0;
-  saver_->Start(TrainingAt(step, skipped), state, copies);
   if (copies) {
+    saver_->Start(TrainingAt(step, skipped), state, copies);
     context_.progress.WaitForAll();
     context_.transport.Barrier();
-    return std::nullopt;
+    return true;
   }
   if (!has_told_ && context_.rank() == 0) {
     STRATA_LOG(kWarning) << "the training waits while a save is written: a rank has too little "
                             "memory for a copy of what it saves";
   }
   has_told_ = true;
-  return saver_->Finish();
+  return false;
 }
 
 /// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of

@@ -17,17 +17,22 @@ class RankSaves {
  public:
   /// Collective: loads what job.resume or job.weights say into the stages, whose folder of saves is
   /// then locked. Everything must outlive this object.
-  /// `local_ranks`: of this machine.
-  RankSaves(const RankContext& context, RankStages& stages, int local_ranks);
+  /// `local_ranks`: of this machine. `steps_per_epoch`: of data.train; 0 without an end.
+  RankSaves(const RankContext& context, RankStages& stages, int local_ranks,
+            int64_t steps_per_epoch);
 
   /// What the training began with.
   const StartReport& start() const { return start_; }
   /// Collective, after each step: looks how the save that goes on fares, and begins the next one
-  /// when its time has come, or `asked` says so. That one waits for the former. Gives the report of
-  /// one that has ended.
+  /// when its time has come, or `asked` says so. That one waits for the former. Where a rank has no
+  /// room for a copy it is left to FinishSave(). Gives the report of one that has ended.
   /// `peak_memory`: of this rank's tensors, in the step.
   std::optional<SaveReport> AfterStep(int64_t step, int64_t skipped, bool asked,
                                       int64_t peak_memory);
+  /// Whether AfterStep() has left a save that is due.
+  bool owes() const { return owes_; }
+  /// Collective; as Engine::FinishSave(). None where no save is owed.
+  std::optional<SaveReport> FinishSave(int64_t step, int64_t skipped);
   /// Everything that this rank has of the training, where it lies.
   std::vector<StateTensor> State() const;
   /// Collective, once stages were built anew: they go on with `before`, what all ranks had. The
@@ -46,8 +51,11 @@ class RankSaves {
   void BeginAverages();
   /// What this rank writes.
   std::vector<StateTensor> OwnState() const;
-  /// The report of a save that the training waited for.
-  std::optional<SaveReport> StartBeside(int64_t step, int64_t skipped);
+  /// False where a rank has no room for a copy: nothing has begun.
+  bool StartBeside(int64_t step, int64_t skipped);
+  /// Without a copy: nothing may change meanwhile.
+  SaveReport SaveAndWait(Saver& saver, int64_t step, int64_t skipped);
+  void FindBest();
   /// Whether the rank may take so much more than `beside`: the job's limit allows it, and the
   /// machine could hold as much for each of its ranks.
   bool HasRoom(int64_t bytes, int64_t beside) const;
@@ -55,15 +63,16 @@ class RankSaves {
   const RankContext& context_;
   RankStages& stages_;
   const int local_ranks_;
+  const int64_t every_;  // steps between two saves; 0 = only at the end
   StartReport start_;
   bool took_averages_ = false;
   std::optional<Saver> saver_;  // with job.save
   std::optional<Saver> best_;   // with job.save.best
   SaveReport last_;
-  std::optional<SaveReport> owed_;  // of a second save that ended behind one step
-  int64_t peak_memory_ = 0;         // of a step, without the copy of a save beside it
-  int64_t copied_ = 0;              // bytes of that copy
-  bool has_told_ = false;           // that saves have no room beside the training
+  bool owes_ = false;        // a save of the last step
+  int64_t peak_memory_ = 0;  // of a step, without the copy of a save beside it
+  int64_t copied_ = 0;       // bytes of that copy
+  bool has_told_ = false;    // that saves have no room beside the training
 };
 
 }  // namespace strata

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <future>
 #include <tuple>
@@ -11,8 +12,11 @@
 #include "engine/checkpoint/files/disk_log.h"
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/saves/save_part.h"
 #include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/weights/convert_elements.h"
 #include "engine/runtime/interface/engine.h"
+#include "engine/runtime/saves/saved_job.h"
 #include "engine/runtime/testing_job.h"
 
 namespace strata {
@@ -293,6 +297,82 @@ TEST_F(SaveTest, AFailedSaveEndsNothingButTheLastOne) {
   EXPECT_THAT(ErrorOf([&] { engine->Save(); }), HasSubstr("the save of step 4 failed: rank 0"));
 }
 
+/// A training whose evaluations never change.
+Job StandingStill(const Value::Map& more) {
+  const auto images = [](const char* split) {
+    return MakeDataSource(
+        "images", {},
+        {{"shape", Value::IntList({1, 4, 4})}, {"classes", 5}, {"samples", 64}, {"split", split}},
+        "net.lua:9");
+  };
+  return testing::MakeJob(
+      {Make("Flatten"), Make("Linear", {16, 5})}, Make("CrossEntropyLoss"),
+      testing::With({{"data", MapOf({{"train", images("train")}, {"test", images("test")}})},
+                     {"optimizer", MapOf({{"1", "sgd"}, {"lr", 1e-30}})},
+                     {"eval", MapOf({{"every", 5}})},
+                     {"steps", 9}},
+                    more));
+}
+
+TEST_F(SaveTest, ABestThatWasNotSavedIsNone) {
+  const auto engine = Start(StandingStill({{"save", SaveKey({{"best", "test.loss"}})}}), script_);
+  std::filesystem::remove_all(dir() + "/best");
+  WriteText(dir() + "/best", "in the way");
+  engine->TrainStep();
+  EXPECT_TRUE(engine->EvaluateTestData().is_best);
+  EXPECT_THAT(engine->SaveBest().error, HasSubstr("cannot make the folder"));
+  EXPECT_TRUE(engine->EvaluateTestData().is_best);
+  std::filesystem::remove(dir() + "/best");
+  EXPECT_EQ(engine->SaveBest().error, "") << "the folder is made again";
+  EXPECT_FALSE(engine->EvaluateTestData().is_best);
+  engine->Close();
+}
+
+TEST_F(SaveTest, LatestIsTheBestSaveWhereThereIsNoOther) {
+  const Value save = SaveKey({{"best", "test.loss"}});
+  {
+    const auto engine = Start(StandingStill({{"save", save}}), script_);
+    engine->TrainStep();
+    EXPECT_TRUE(engine->EvaluateTestData().is_best);
+    EXPECT_TRUE(engine->SaveBest().is_best);
+    engine->Close();
+  }
+  const auto engine = Start(StandingStill({{"save", save}, {"resume", "latest"}}), script_);
+  EXPECT_EQ(engine->start().step, 1);
+  EXPECT_EQ(engine->start().from, dir() + "/best/" + SaveName(1));
+  EXPECT_THAT(engine->start().notes, ElementsAre("this is the best save: there is no other yet"));
+  EXPECT_FALSE(engine->EvaluateTestData().is_best);
+}
+
+// The last save comes before the last evaluation.
+TEST_F(SaveTest, ABestThatWasSavedBehindTheLastSaveIsKnown) {
+  const Value save = SaveKey({{"best", "test.loss"}});
+  {
+    const auto engine = Start(StandingStill({{"save", save}}), script_);
+    for (int step = 0; step < 2; ++step) {
+      engine->TrainStep();
+      engine->Save();
+    }
+    EXPECT_TRUE(engine->EvaluateTestData().is_best);
+    engine->SaveBest();
+    engine->Close();
+  }
+  const auto is_best = [&](const std::string& resume) {
+    const auto engine = Start(StandingStill({{"save", save}, {"resume", resume}}), script_);
+    engine->TrainStep();
+    const EvalResult result = engine->EvaluateTestData();
+    engine->Close();
+    return result.is_best;
+  };
+  EXPECT_FALSE(is_best("latest"));
+  EXPECT_TRUE(is_best(dir() + "/" + SaveName(1))) << "a step beyond is yet to come";
+  const Value other = SaveKey({{"best", "test.accuracy"}});
+  const auto engine = Start(StandingStill({{"save", other}, {"resume", dir()}}), script_);
+  EXPECT_THAT(engine->start().notes,
+              Contains("save.best looks at test.accuracy, more is better, when it was saved at "
+                       "test.loss, less is better: what it has seen does not count"));
+}
+
 TEST_F(SaveTest, AFolderWithSavesIsNotTakenBySurprise) {
   SaveAfter(2, 2);
   EXPECT_THAT(ErrorOfStart({{"save", SaveKey()}}),
@@ -351,6 +431,12 @@ TEST_F(SaveTest, WhatDoesNotFitIsRefusedByName) {
   shorter.pop_back();
   EXPECT_THAT(ErrorOfStart({{"resume", resume}}, shorter),
               HasSubstr("tensor \"6.weight\" (float32 (5, 24)) has no place in this job"));
+  EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"freeze", Value::List{0}}}),
+              AllOf(HasSubstr("tensor \"0."), HasSubstr("has no place in this job: freeze, or the "
+                                                        "optimizer's options, are others than")));
+  EXPECT_THAT(
+      ErrorOfStart({{"resume", resume}, {"ema", 0.5}}),
+      AllOf(HasSubstr(" has no tensor \"0."), HasSubstr("): ema is another than in the save")));
   EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"seed", 7}}), HasSubstr("go on with --seed=1234"));
   EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"optimizer", MapOf({{"1", "sgd"}})}}),
               HasSubstr("its optimizer is adamw, this job's is sgd"));
@@ -422,11 +508,151 @@ TEST_F(SaveTest, ClassesKeepTheirNumbers) {
   EXPECT_THAT(start(alike, "1", "resume_2")->start().notes, ElementsAre()) << "JSON has one name";
 }
 
+/// As saves were while averages had the type of their parameters.
+void WriteWithRoundedAverages(const std::string& from, const std::string& to) {
+  const auto save = Checkpoint::Open(from);
+  std::vector<std::vector<char>> memory;
+  std::vector<OwnedSlice> slices;
+  for (const SavedTensor& tensor : save->manifest().tensors) {
+    TensorSpec spec = tensor.spec;
+    std::vector<char> bytes(static_cast<size_t>(spec.bytes()));
+    save->Read(tensor, Slice::Whole(spec.shape), bytes.data());
+    if (tensor.name.ends_with("#ema")) {
+      const std::vector<char> whole = bytes;
+      spec.dtype = save->manifest().Find(tensor.name.substr(0, tensor.name.find('#')))->spec.dtype;
+      ConvertElements(tensor.spec.dtype, whole.data(), spec.dtype, bytes.data(), spec.elements());
+    }
+    memory.push_back(std::move(bytes));
+    slices.push_back(
+        {tensor.name, tensor.kind, spec, Slice::Whole(spec.shape), memory.back().data()});
+  }
+  SaveFolder folder(to, /*keep=*/0);
+  Manifest manifest;
+  manifest.training = save->manifest().training;
+  const std::string temporary = folder.Begin(manifest.training.step);
+  const std::atomic<bool> cancelled = false;
+  AddPart(manifest, WritePart(temporary, 0, slices, cancelled));
+  folder.Commit(temporary, std::move(manifest));
+}
+
+TEST_F(SaveTest, AveragesOfBf16AreSavedInFloat32AndTakenFromSixteenBits) {
+  const Value::Map half = {{"precision", MapOf({{"1", "bf16"}, {"params", "bf16"}})}};
+  const Value::Map averaged = testing::With(half, {{"ema", 0.9}});
+  const std::string save = SaveAfter(4, 2, averaged), older = folder_.Inside("older");
+  const Manifest manifest = ReadManifest(save);
+  EXPECT_EQ(manifest.Find("0.weight")->spec.dtype, DType::kBFloat16);
+  EXPECT_EQ(manifest.Find("0.weight#exp_avg")->spec.dtype, DType::kBFloat16);
+  EXPECT_EQ(manifest.Find("0.weight#ema")->spec.dtype, DType::kFloat32);
+  WriteWithRoundedAverages(save, older);
+  const auto loss = [&](const Value::Map& keys, const char* key, const std::string& from) {
+    const auto engine = Start(MakeJob(Keys(2, testing::With(keys, {{key, from}}))), script_);
+    MicroBatches batch;
+    for (int64_t i = 0; i < 4; ++i) batch.list.push_back(testing::ImageRows(i));
+    const double result = engine->EvalBatch(batch, nullptr).loss;
+    engine->Close();
+    return result;
+  };
+  const double expected = loss(averaged, "resume", dir());
+  EXPECT_NE(loss(half, "weights", dir()), expected) << "the values";
+  EXPECT_EQ(loss(averaged, "resume", older), expected);
+  EXPECT_EQ(loss(averaged, "weights", dir()), expected);
+  EXPECT_EQ(loss(averaged, "weights", older), expected);
+}
+
 TEST_F(SaveTest, AChangedJobIsTold) {
   SaveAfter(2, 2);
   const auto engine = Start(MakeJob(Keys(1, {{"resume", dir()}, {"clip", 0.25}})), script_);
   EXPECT_THAT(engine->start().notes,
               ElementsAre("the job has changed since the save: clip: 0.5 against 0.25"));
+}
+
+TEST(DifferencesOf, NamesThreeAndCountsTheRest) {
+  const auto function = [](const char* where, const char* digest) {
+    return MapOf({{"function", where}, {"digest", digest}});
+  };
+  const Value saved = MapOf({{"a", Value::IntList({1, 2})}, {"b", 3}, {"f", function("x:1", "d")}});
+  Value now = saved;
+  now.Set("f", function("x:9", "d"));
+  EXPECT_EQ(DifferencesOf(saved, now), "") << "the function has moved";
+  now.Set("a", Value::IntList({1, 5})).Set("f", function("x:9", "e"));
+  EXPECT_EQ(DifferencesOf(saved, now),
+            "a.1: 2 against 5; f.function: \"x:1\" against \"x:9\"; f.digest: \"d\" against \"e\"");
+  now.Set("b", Value()).Set("c", std::string(100, 'c'));
+  EXPECT_EQ(DifferencesOf(saved, now),
+            "a.1: 2 against 5; b: 3 against nil; f.function: \"x:1\" against \"x:9\"; and 2 more");
+  EXPECT_EQ(DifferencesOf(MapOf({}), MapOf({{"c", std::string(100, 'c')}})),
+            "c: nil against \"" + std::string(59, 'c') + "...");
+}
+
+TEST_F(SaveTest, AnotherJobThanTheSavesIsToldWhereNothingIsTrained) {
+  SaveAfter(2, 2);
+  const auto notes = [&](const Value::Map& more, const std::vector<LayerSpec>& layers,
+                         bool trains = false) {
+    Job job = MakeJob(Keys(2, testing::With({{"weights", dir()}}, more)), layers);
+    job.trains = trains;
+    const auto engine = Start(job, script_);
+    engine->Close();
+    return engine->start().notes;
+  };
+  std::vector<LayerSpec> others = Layers();
+  others[1] = Make("Dropout", {0.5});
+  others[5] = Make("ReLU");
+  EXPECT_THAT(notes({}, others, /*trains=*/true), ElementsAre());
+  EXPECT_THAT(notes({}, others),
+              ElementsAre(AllOf(HasSubstr("the save was trained by another job: layers.1.args.p: "
+                                          "0.3 against 0.5; layers.5.type: "),
+                                HasSubstr("\"GELU\" against \"ReLU\""))));
+  EXPECT_THAT(notes({{"ema", 0.5}}, Layers()),
+              ElementsAre("the save was trained by another job: ema: 0 against 0.5"));
+  EXPECT_THAT(notes({{"freeze", "type:."}, {"clip", 2}, {"seed", 5}}, Layers()), ElementsAre())
+      << "the outputs are the same";
+  const Value saved = Value::FromJson(MakeJob(Keys(2)).ToValue().ToJson());
+  Value now = saved;
+  now.SetPath("precision.name", "bf16");
+  EXPECT_EQ(DifferencesOfOutputs(saved, now), "precision.name: \"float32\" against \"bf16\"");
+  EXPECT_EQ(DifferencesOfOutputs(MapOf({}), now), "") << "an older save tells nothing";
+}
+
+TEST_F(SaveTest, InitialValuesAreToldAndNotEvaluated) {
+  const std::string save = SaveAfter(2, 2);
+  Job job = MakeJob(Keys(2, {{"weights", MapOf({{"from", save}, {"except", 6}})}}));
+  EXPECT_THAT(Start(job, script_)->start().notes,
+              ElementsAre("left out by weights.except, so with their initial values: 6.weight, "
+                          "6.bias"));
+  const auto error = [&] { return ErrorOf([&] { Start(job, script_)->Close(); }); };
+  job.trains = false;
+  for (const bool strict : {true, false}) {
+    job.weights.strict = strict;
+    EXPECT_THAT(error(), AllOf(HasSubstr("with initial values, and it does not train:"),
+                               HasSubstr("\nleft out by weights.except: 6.weight, 6.bias\n")));
+  }
+  std::vector<LayerSpec> longer = Layers();
+  longer.push_back(Make("Linear", {5, 5}));
+  job = MakeJob(Keys(2, {{"weights", save}}), longer);
+  EXPECT_THAT(Start(job, script_)->start().notes, ElementsAre(HasSubstr("7.weight, 7.bias")));
+  job.trains = false;
+  EXPECT_THAT(error(), AllOf(HasSubstr("with initial values, and it does not train:\nnot in " +
+                                       save + ": 7.weight, 7.bias"),
+                             HasSubstr("--weights.strict=false")));
+  job.weights.strict = false;
+  EXPECT_THAT(Start(job, script_)->start().notes, Contains(HasSubstr("7.weight, 7.bias")));
+}
+
+TEST_F(SaveTest, AMergedSaveKeepsItsAverages) {
+  const std::string save = SaveAfter(3, 2, {{"ema", 0.5}});
+  const std::string file = folder_.Inside("merged.safetensors");
+  Merge(*Checkpoint::Open(save), file, [](const SavedTensor&) { return true; });
+  const auto loss = [&](const std::string& from, const Value& ema) {
+    const auto engine = Start(MakeJob(Keys(2, {{"weights", from}, {"ema", ema}})), script_);
+    EXPECT_THAT(engine->start().notes, ElementsAre());
+    MicroBatches batch;
+    for (int64_t i = 0; i < 4; ++i) batch.list.push_back(testing::ImageRows(i));
+    const double result = engine->EvalBatch(batch, nullptr).loss;
+    engine->Close();
+    return result;
+  };
+  EXPECT_EQ(loss(file, 0.5), loss(save, 0.5));
+  EXPECT_NE(loss(file, Value()), loss(save, 0.5)) << "the values";
 }
 
 TEST_F(SaveTest, WhatIsPredictedIsNoChange) {

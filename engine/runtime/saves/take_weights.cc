@@ -11,11 +11,14 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/weights/exported.h"
+#include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
 #include "engine/comm/groups/specs.h"
 #include "engine/runtime/saves/saved_data.h"
+#include "engine/runtime/saves/saved_job.h"
 #include "engine/spec/job/select.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {
@@ -45,13 +48,21 @@ void CheckTaken(const Job& job, const MappedWeights& weights, const Taken& taken
                         "\nstrict=false (--weights.strict=false) goes on without"));
 }
 
-[[noreturn]] void RefuseAll(const MappedWeights& weights, const Taken& taken) {
-  std::vector<std::string> theirs = weights.Unused({});
-  constexpr size_t kShown = 5;
-  theirs.resize(std::min(theirs.size(), kShown));
-  throw ConfigError(Str(weights.source().path(), ": none of its tensors (", Join(theirs, ", "),
-                        ", ...) has the name of one of this job's (",
-                        taken.missing.empty() ? "" : taken.missing[0], ", ...)"));
+/// Refuses to compute with initial values, but for what strict=false goes on without.
+void CheckTrained(const Job& job, const std::string& path, const Taken& taken) {
+  const bool refuses_missing = !taken.missing.empty() && job.weights.strict != false;
+  if (!refuses_missing && taken.excepted.empty()) return;
+  std::string text = Str(path, " leaves tensors of the job \"", job.name,
+                         "\" with initial values, and it does not train:");
+  if (refuses_missing) {
+    text += Str("\n", Listed(Str("not in ", path), taken.missing),
+                "\nstrict=false (--weights.strict=false) goes on without");
+  }
+  if (!taken.excepted.empty()) {
+    text += Str("\n", Listed("left out by weights.except", taken.excepted),
+                "\nfor what a training made of them: --weights=SAVE");
+  }
+  throw ConfigError(text);
 }
 
 /// Reads the slice that this rank has of the tensor.
@@ -87,14 +98,17 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
   const std::vector<std::string> excepted = ExceptedPaths(job);
   std::vector<WantedTensor> wanted, left_out;  // a tensor may be several slices of the state
   std::set<std::string_view> names;
+  const std::set<std::string> may_miss = TensorsThatMayMiss(job.layers);
   for (const StateTensor& tensor : state) {
     if (tensor.kind == TensorKind::kMoment || !names.insert(tensor.name).second) continue;
     const bool is_excepted = IsExcepted(excepted, tensor.name);
-    (is_excepted ? left_out : wanted).push_back({tensor.name, tensor.spec});
+    (is_excepted ? left_out : wanted)
+        .push_back({tensor.name, tensor.spec, may_miss.contains(tensor.name)});
   }
   std::vector<MappedTensor> found, unwanted;
   Taken own = Take(weights, wanted, found), except;
   except.used = Take(weights, left_out, unwanted).used;
+  for (const WantedTensor& tensor : left_out) except.excepted.push_back(tensor.name);
   own.Add(except);
 
   const Taken taken = OfAllRanks(own, transport);
@@ -103,11 +117,25 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
   if (transport.AllReduceSum({static_cast<double>(found.size())})[0] == 0) {
     RefuseAll(weights, taken);
   }
+  if (!job.trains) CheckTrained(job, source->path(), taken);
+  if (!taken.excepted.empty()) {
+    report.notes.push_back(
+        Listed("left out by weights.except, so with their initial values", taken.excepted));
+  }
 
   const Value &before = source->manifest().training.data, after = SavedData(job.train_data);
   const bool learns = job.trains && !std::ranges::all_of(job.layers, &LayerSpec::frozen);
   if (!learns) CheckClasses(before, after, source->path());  // else it may learn other ones
   std::ranges::move(ChangesOfData(before, after), std::back_inserter(report.notes));
+  const Value& trained = source->manifest().training.job;
+  if (!job.trains && !trained.is_null()) {
+    const std::string differences =
+        DifferencesOfOutputs(trained, Value::FromJson(job.ToValue().ToJson()));
+    if (!differences.empty()) {
+      report.notes.push_back("the save was trained by another job: " + differences);
+    }
+  }
+  std::ranges::move(ConfigNotes(weights, InWhole(job.layers)), std::back_inserter(report.notes));
 
   progress.ReadData(&job.weights.from);
   std::map<std::string_view, const MappedTensor*> by_name;
@@ -115,6 +143,7 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
     by_name[tensor.name] = &tensor;
     for (const MappedTensor::Piece& piece : tensor.pieces) source->Verify(*piece.source);
   }
+  weights.CheckCopies(found);
   progress.WaitForAll();
   transport.Barrier();
   progress.ReadData(&job.weights.from);

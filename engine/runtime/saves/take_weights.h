@@ -17,7 +17,9 @@ namespace strata {
 /// Collective. Each rank reads what it needs of its own tensors; beside these it has the memory of
 /// one. Nothing is loaded before every rank has found what fits. job.weights.strict says what
 /// becomes of what does not: it is refused, or listed in the report and keeps its initial values.
-/// Weights of which nothing fits are refused always.
+/// Weights of which nothing fits are refused always; where the job does not train also those that
+/// leave tensors with initial values, but for missing ones where strict is false. What differs
+/// between such a job and that of a save is in the report.
 ///
 /// Throws ConfigError for what does not fit, of all ranks together; WorldError for what is damaged
 /// or missing, by tensor.

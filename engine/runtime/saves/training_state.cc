@@ -12,6 +12,8 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
+#include "engine/checkpoint/weights/convert_elements.h"
+#include "engine/checkpoint/weights/exported.h"
 #include "engine/comm/groups/specs.h"
 #include "engine/spec/layers/layers.h"
 
@@ -80,7 +82,7 @@ void AddMoments(const PlacedParameter& parameter, const std::string& name, const
       StateTensor& tensor = tensors.emplace_back();
       tensor.name = CheckedName(Str(name, "#", moment.name));
       tensor.kind = TensorKind::kMoment;
-      tensor.spec = holding.spec;
+      tensor.spec = {holding.spec.shape, SpecOf(moment.values).dtype};
       tensor.slice = box;
       tensor.slice.begin = begin - first;
       tensor.slice.count = end - begin;
@@ -105,6 +107,12 @@ StateTensor StateOfBuffer(const std::string& name, const at::Tensor& values) {
   const TensorSpec spec = SpecOf(values);
   return {CheckedName(name), TensorKind::kBuffer, spec, Slice::Whole(spec.shape),
           /*is_copy=*/false, Flat(values, name)};
+}
+
+/// Averages of 16-bit values are in float32; older saves have them in 16 bits.
+bool IsOtherwiseRounded(const SavedTensor& saved, const StateTensor& tensor) {
+  return tensor.kind == TensorKind::kMoment && tensor.name.ends_with(kAverage) &&
+         saved.spec.shape == tensor.spec.shape && CanConvert(saved.spec.dtype, tensor.spec.dtype);
 }
 
 /// The box that a slice is part of, in memory of its own.
@@ -152,13 +160,19 @@ std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const
   return tensors;
 }
 
+std::string WhyNoMoment(std::string_view name) {
+  if (name.find('#') == name.npos) return "";
+  if (name.ends_with(kAverage)) return ": ema is another than in the save";
+  return ": freeze, or the optimizer's options, are others than in the save";
+}
+
 const SavedTensor& FindSaved(const Checkpoint& save, const StateTensor& tensor) {
   const SavedTensor* saved = save.manifest().Find(tensor.name);
   if (!saved) {
     throw ConfigError(Str(save.path(), " has no tensor ", QuotedName(tensor.name), " (",
-                          tensor.spec.ToString(), ")"));
+                          tensor.spec.ToString(), ")", WhyNoMoment(tensor.name)));
   }
-  if (saved->spec != tensor.spec) {
+  if (saved->spec != tensor.spec && !IsOtherwiseRounded(*saved, tensor)) {
     throw ConfigError(Str(save.path(), ": tensor ", QuotedName(tensor.name), " is ",
                           saved->spec.ToString(), ", this job's is ", tensor.spec.ToString()));
   }
@@ -168,7 +182,8 @@ const SavedTensor& FindSaved(const Checkpoint& save, const StateTensor& tensor) 
 void LoadTensor(const Checkpoint& save, const StateTensor& tensor) {
   const at::NoGradGuard no_grad;
   const SavedTensor& saved = FindSaved(save, tensor);
-  if (tensor.memory.is_cpu() && tensor.slice.is_box()) {
+  const bool is_as_saved = saved.spec.dtype == tensor.spec.dtype;
+  if (is_as_saved && tensor.memory.is_cpu() && tensor.slice.is_box()) {
     return save.Read(saved, tensor.slice, tensor.memory.mutable_data_ptr());
   }
   tensor.memory.copy_(ReadBox(save, saved, tensor.slice));

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/checkpoint/saves/checkpoint.h"
@@ -45,10 +46,15 @@ TiePaths TiePathsOf(const std::vector<LayerSpec>& layers);
 std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
                                  const AxisComm* axis);
 
-/// Throws ConfigError unless the save has this tensor, of the same shape and dtype.
+/// Which key of the job decides whether a parameter has this beside it: ": ema is another than in
+/// the save", by the name "3.weight#ema". "" for what is no moment.
+std::string WhyNoMoment(std::string_view name);
+
+/// Throws ConfigError unless the save has this tensor, of the same shape and dtype; an average may
+/// have another floating one.
 const SavedTensor& FindSaved(const Checkpoint& save, const StateTensor& tensor);
 
-/// Reads the tensor's slice into its memory. Throws WorldError.
+/// Reads the tensor's slice into its memory, in its dtype. Throws WorldError.
 void LoadTensor(const Checkpoint& save, const StateTensor& tensor);
 
 }  // namespace strata

@@ -120,10 +120,6 @@ void StoreInType(Layer& layer, at::ScalarType stored) {
   layer.OnBound();
 }
 
-bool HasScripted(const LayerSpec& spec) {
-  return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
-}
-
 /// Behind a stage that ends before layer `end`.
 bool IsScriptedBehind(const Job& job, int end) {
   return HasScripted(job.loss) ||

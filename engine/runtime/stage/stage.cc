@@ -318,20 +318,24 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   Examiner* const examiner = run_->examiner;
   const int end = std::max(parts_.job_layers, parts_.end);  // behind all layers
   if (examiner) examiner->Enters(parts_.loss_label, end, number(), m, output);
+  Tensors exact;
   const auto compute = [&] {
-    const Tensors exact = is_half() ? WithType(output, parts_.types.compute, at::kFloat) : output;
+    exact = is_half() ? WithType(output, parts_.types.compute, at::kFloat) : output;
     const LossValue loss = parts_.loss->Compute(exact, micro_batch.target);
     WarnWithoutGradient(output, loss.sum);
     micro_batch.segments.back().roots = RootsOf({loss.sum});
     micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
     micro_batch.loss_parts = loss_parts.Take();
-    if (run_->reader) {
-      run_->reader->Read(m, parts_.loss->WholeOutput(exact), micro_batch.target);
-    }
     if (run_->count_hits) micro_batch.hits = parts_.loss->CountHits(exact, micro_batch.target);
   };
   const auto where = [&] { return LossOf(m); };
   TranslateErrors(where, [&] { CheckAt(where, compute); });
+  if (run_->reader) {
+    const auto metrics = [&] { return Str("metrics (stage ", number(), ", micro-batch ", m, ")"); };
+    TranslateErrors(metrics, [&] {
+      run_->reader->Read(m, parts_.loss->WholeOutput(exact), micro_batch.target);
+    });
+  }
   if (!examiner) return;
   examiner->LeavesLoss(parts_.loss_label, end, number(), m, micro_batch.loss, micro_batch.target);
 }

@@ -240,7 +240,8 @@ at::Tensor Generation::InputOf(const Group& group) const {
 
 /// "prompt:token" for each of its texts that goes on.
 std::string Generation::Choose(const Group& group, const Tensors& outputs) const {
-  const at::Tensor scores = outputs.at(0).select(1, -1).to(at::kCPU, at::kFloat).contiguous();
+  at::Tensor scores = outputs.at(0).select(1, -1).to(at::kCPU, at::kFloat).contiguous();
+  if (GivesProbabilities(context_.job.layers, outputs[0].dim())) scores = scores.log();
   const auto count = static_cast<size_t>(scores.size(1));
   std::vector<std::string> chosen;
   for (size_t row = 0; row < group.prompts.size(); ++row) {

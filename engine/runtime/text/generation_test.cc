@@ -123,6 +123,21 @@ TEST(GenerationTest, EqualsTheWholeTextForEveryToken) {
   }
 }
 
+/// Whose softmax are the probabilities.
+TEST(GenerationTest, OfProbabilitiesTheLogarithmsAreTheScores) {
+  const auto written = [](const LayerSpec& last) {
+    std::vector<LayerSpec> net = LanguageNet();
+    net.push_back(last);
+    return Written(LanguageJob(net, Grid(2, 1, 1)), Asked(1)).first;
+  };
+  const TextList texts = written(Make("LogSoftmax", {-1}));
+  for (const int64_t dim : {-1, 2}) {
+    const LayerSpec softmax = Make("Softmax", {dim});
+    EXPECT_EQ(written(softmax), texts);
+    EXPECT_EQ(written(MakeLayer("Sequential", {}, {}, {softmax}, "net.lua:4")), texts);
+  }
+}
+
 TEST(GenerationTest, IsTheSameOnEveryGrid) {
   const std::vector<LayerSpec> net = LanguageNet();
   for (const double temperature : {0.0, 1.0}) {

@@ -44,8 +44,8 @@ std::vector<LayerSpec> TiedLm() {
   return layers;
 }
 
-Job MakeJob(const std::vector<LayerSpec>& layers, int pipe, Value::Map more = {}) {
-  Value::Map keys = {
+Job MakeJob(const std::vector<LayerSpec>& layers, int pipe, const Value::Map& more = {}) {
+  const Value::Map keys = {
       {"input", MapOf({{"shape", Value::IntList({10})}, {"dtype", "int64"}})},
       {"parallel", MapOf({{"pipe", pipe}})},
       {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 4}})},
@@ -53,11 +53,7 @@ Job MakeJob(const std::vector<LayerSpec>& layers, int pipe, Value::Map more = {}
       {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.05}, {"momentum", 0.9}, {"weight_decay", 1e-4}})},
       {"tie_check", 1},
       {"steps", 6}};
-  for (auto& [key, value] : more) {
-    std::erase_if(keys, [&, k = key](const auto& entry) { return entry.first == k; });
-    keys.emplace_back(key, value);
-  }
-  return testing::MakeJob(layers, Make("CrossEntropyLoss"), keys);
+  return testing::MakeJob(layers, Make("CrossEntropyLoss"), testing::With(keys, more));
 }
 
 FakeScript Script() {

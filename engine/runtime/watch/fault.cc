@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <vector>
 
@@ -49,11 +48,9 @@ Fault ParseFault(const std::string& text) {
   const std::vector<std::string> parts = Split(text, ':');
   if (parts.size() < 2 || parts.size() > 3) Refuse(text, "there are two parts, or three");
   Fault fault;
-  const char* end = parts[0].data() + parts[0].size();
-  const auto [after, trouble] = std::from_chars(parts[0].data(), end, fault.rank);
-  if (trouble != std::errc() || after != end || fault.rank < 0) {
-    Refuse(text, Str("\"", parts[0], "\" is no rank"));
-  }
+  const std::optional<int> rank = ParseWhole(parts[0]);
+  if (!rank) Refuse(text, Str("\"", parts[0], "\" is no rank"));
+  fault.rank = *rank;
   fault.action = parts[1];
   if (fault.action.empty()) Refuse(text, "there is no action");
   fault.signal = parts.size() == 3 ? SignalOf(text, parts[2]) : SIGKILL;

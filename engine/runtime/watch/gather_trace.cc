@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
 #include <utility>
 
+#include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
 #include "engine/base/value/value.h"
 
@@ -66,10 +66,7 @@ void Shift(Trace& trace, const std::vector<ClockOffset>& offsets) {
 
 TraceClock MachineClock() {
   // Processes of one machine read one clock, whatever they believe their host to be called.
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  TraceClock clock;
-  std::getline(file, clock.id);
-  return clock;
+  return {.id = BootId()};
 }
 
 std::vector<ClockOffset> AlignClocks(Transport& transport, const TraceClock& clock) {

@@ -16,7 +16,7 @@ namespace strata {
 /// The clock that a rank's Tracer reads.
 struct TraceClock {
   std::string id;  ///< equal where two ranks read the same clock
-  std::function<int64_t()> now = &Tracer::Now;
+  std::function<int64_t()> now = &FlightRing::Now;
 };
 
 /// This machine's clock.

@@ -66,9 +66,8 @@ std::string FrameText(void* frame) {
   if (::dladdr(frame, &info) == 0) return "?";
   const std::string path = info.dli_fname ? info.dli_fname : "?";
   const auto base = static_cast<char*>(info.dli_sname ? info.dli_saddr : info.dli_fbase);
-  std::array<char, 32> offset;
-  std::snprintf(offset.data(), offset.size(), "+0x%tx", static_cast<char*>(frame) - base);
-  return Str(info.dli_sname ? Str(Name(info.dli_sname), " ") : "", offset.data(), " (",
+  return Str(info.dli_sname ? Str(Name(info.dli_sname), " ") : "",
+             Printf("+0x%tx", static_cast<char*>(frame) - base), " (",
              path.substr(path.rfind('/') + 1), ")");
 }
 

@@ -19,7 +19,7 @@ void Tracer::Record(int64_t step, size_t actions) {
 
 void Tracer::Complete() {
   if (!recording_) return;
-  const int64_t end = Now();
+  const int64_t end = FlightRing::Now();
   events_[count_ % events_.size()] = {doing_, step_, place_++, start_, waited_, end, memory_()};
   ++count_;
 }

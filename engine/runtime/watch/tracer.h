@@ -2,12 +2,12 @@
 // action costs two readings of the clock, and two more where it waits. Torch-free.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
+#include "engine/runtime/flight/flight.h"
 #include "engine/schedule/program/trace.h"
 
 namespace strata {
@@ -19,11 +19,6 @@ class Tracer {
  public:
   /// So many actions of a rank are kept, the last ones; more where one step has more.
   static constexpr size_t kActions = 16384;
-
-  /// Nanoseconds of the machine's clock: the same for all processes of one machine.
-  static int64_t Now() {
-    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
 
   /// `memory`: the bytes that the rank holds now.
   explicit Tracer(std::function<int64_t()> memory) : memory_(std::move(memory)) {}
@@ -37,14 +32,14 @@ class Tracer {
   void Start(const Doing* doing) {
     doing_ = doing;
     waited_ = waits_since_ = 0;
-    start_ = Now();
+    start_ = FlightRing::Now();
   }
   void Wait() {
-    if (waits_since_ == 0) waits_since_ = Now();
+    if (waits_since_ == 0) waits_since_ = FlightRing::Now();
   }
   void Go() {
     if (waits_since_ == 0) return;
-    waited_ += Now() - waits_since_;
+    waited_ += FlightRing::Now() - waits_since_;
     waits_since_ = 0;
   }
   void Complete();

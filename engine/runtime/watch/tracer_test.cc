@@ -78,8 +78,8 @@ TEST_F(TracerTest, AddsUpWhatAnActionWaits) {
   progress_.Start(&kForward);
   progress_.WaitFor(1);
   progress_.WaitForAll();  // goes on waiting
-  const int64_t before = Tracer::Now();
-  while (Tracer::Now() == before) {
+  const int64_t before = FlightRing::Now();
+  while (FlightRing::Now() == before) {
   }
   progress_.Compute();
   progress_.Compute();
@@ -148,7 +148,7 @@ TEST(AlignClocks, FindsHowFarClocksAreApart) {
   OnRanks(3, [&](Transport& transport) {
     const int rank = transport.rank();
     const auto skew = static_cast<int64_t>(kSkews[rank] * 1e9);
-    const TraceClock clock = {Str("machine ", rank), [skew] { return Tracer::Now() + skew; }};
+    const TraceClock clock = {Str("machine ", rank), [skew] { return FlightRing::Now() + skew; }};
     const auto found = AlignClocks(transport, clock);
     if (rank == 0) offsets = found;
   });

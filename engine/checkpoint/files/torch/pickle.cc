@@ -218,8 +218,21 @@ class Machine {
           .dtype = names->stored});
   }
 
-  /// torch._utils._rebuild_tensor_v2(storage, offset, size, stride, ...); v3 has the dtype at 6.
+  /// What says that a view's numbers are not those of its storage, as "neg" and "conj" do.
+  void ExpectNoMetadata(int node) {
+    const PickleNode& metadata = at(node);
+    const bool is_empty = metadata.kind == Kind::kNone || metadata.kind == Kind::kDict;
+    if (is_empty && metadata.items.empty()) return;
+    const std::string name = metadata.items.empty() ? "" : at(metadata.items[0]).text;
+    Refuse(Str("a tensor with the metadata ", QuotedName(name),
+               ", whose numbers are not those of its storage; save a clone() of it"));
+  }
+
+  /// torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks,
+  /// metadata); v3 has the dtype before the metadata.
   void RebuildTensor(const std::vector<int>& arguments, bool has_dtype) {
+    const size_t metadata = has_dtype ? 7 : 6;
+    if (arguments.size() > metadata) ExpectNoMetadata(arguments[metadata]);
     PickleNode tensor = {.kind = Kind::kTensor};
     tensor.dtype = Expect(arguments[0], Kind::kStorage, "a tensor's storage").dtype;
     if (has_dtype) {

@@ -130,6 +130,22 @@ TEST(PickleTest, TensorsThatCannotBe) {
   }
   EXPECT_THAT(Trouble("ccollections\nOrderedDict\n(K\x01tR."),
               HasSubstr("an OrderedDict with arguments"));
+
+  // What torch.save() writes of conj().imag, the storage's numbers with another sign.
+  const auto with = [&](const std::string& metadata, const std::string& version,
+                        const std::string& dtype) {
+    return "ctorch._utils\n_rebuild_tensor_v" + version + "\n(" + storage("storage", "K\x05") +
+           one + "(" + one + "t(K\x01t\x89}" + dtype + metadata + "tR.";
+  };
+  for (const auto& [version, dtype] : {std::pair("2", ""), std::pair("3", "ctorch\nfloat32\n")}) {
+    EXPECT_EQ(Trouble(with("", version, dtype)), "no error");
+    EXPECT_EQ(Trouble(with("N", version, dtype)), "no error");
+    EXPECT_EQ(Trouble(with("}", version, dtype)), "no error");
+    EXPECT_THAT(Trouble(with("}" + text("neg") + "\x88s", version, dtype)),
+                HasSubstr("a tensor with the metadata \"neg\", whose numbers are not those of its "
+                          "storage; save a clone() of it"));
+    EXPECT_THAT(Trouble(with("K\x01", version, dtype)), HasSubstr("a tensor with the metadata"));
+  }
 }
 
 /// A thousand pickles from somebody who means harm, or from a bad disk: each is read as plain data

@@ -170,6 +170,11 @@ void TorchFile::AddTensors(const Pickle& pickle, const Storages& storages) {
   const Walk::Take take = [&](const std::string& name, const PickleNode& node) {
     AddTensor(name, pickle, node, storages);
   };
+  if (pickle.nodes[static_cast<size_t>(pickle.root)].kind == Kind::kTensor) {
+    Refuse(
+        "it holds a single tensor; expected several with names, as torch.save(model.state_dict(), "
+        "FILE) writes them");
+  }
   Walk(pickle, take, path()).Visit(pickle.root, "", 0);
 }
 

@@ -126,6 +126,24 @@ TEST(TorchFileTest, WhatIsNoTensors) {
   EXPECT_FALSE(TorchFile::Recognizes(path));
 }
 
+/// What torch.save(tensor, path) writes, in the old form.
+TEST(TorchFileTest, ASingleTensorHasNoName) {
+  const TestFolder folder;
+  const std::string path = folder.Inside("a.pt"), zero(1, '\0');
+  const auto text = [](const std::string& of) {
+    return std::string{'X', static_cast<char>(of.size()), 0, 0, 0} + of;
+  };
+  const std::string number = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e";
+  const std::string storage =
+      "(" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") + "K\x01tQ";
+  const std::string tensor =
+      "ctorch._utils\n_rebuild_tensor_v2\n(" + storage + "K" + zero + "(K\x01t(K\x01t\x89}tR.";
+  WriteText(path, number + "M\xe9\x03.}." + tensor + "]" + text("0") + "a." + "\x01" +
+                      std::string(7, '\0') + "four");
+  EXPECT_THAT(ErrorOf([&] { TorchFile file(path); }),
+              HasSubstr("a.pt: it holds a single tensor; expected several with names"));
+}
+
 TEST(TorchFileTest, AnotherFileInItsPlace) {
   const TestFolder folder;
   const std::string path = folder.Inside("a.pt");
