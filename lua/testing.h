@@ -67,4 +67,11 @@ class StateTest : public testing::Test {
   std::unique_ptr<State> state_;
 };
 
+/// A state whose prompt has had these lines.
+template <const char* kLines>
+class BegunTest : public StateTest {
+ protected:
+  void SetUp() override { Show(kLines); }
+};
+
 }  // namespace strata::lua

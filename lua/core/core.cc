@@ -267,6 +267,7 @@ void Session::Run(const std::function<void(lua_State*)>& body) {
 
   const MayRunScript may_run;
   const OutsideScript inside(nullptr);
+  std::string place = core_.last_place;  // of the line that waits for this, if one does
   ProtectedRun run{body, nullptr};
   const int status = lua_cpcall(L, RunProtected, &run);
   if (status == LUA_ERRMEM || core_.out_of_memory) {
@@ -275,6 +276,7 @@ void Session::Run(const std::function<void(lua_State*)>& body) {
   }
   if (status != 0) ThrowLuaError(L, status);
   if (run.error) std::rethrow_exception(run.error);
+  if (core_.watch == Watch::kClosely) core_.last_place = std::move(place);
 }
 
 Unlocked::Unlocked(State& state)

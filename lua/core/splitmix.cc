@@ -6,12 +6,8 @@
 namespace strata::lua {
 
 uint64_t Random::Next() {
-  if (seed_) state_ = std::exchange(seed_, nullptr)();
-  state_ += 0x9e3779b97f4a7c15;
-  uint64_t mixed = state_;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
-  return mixed ^ (mixed >> 31);
+  if (seed_) random_ = SplitMixRandom(std::exchange(seed_, nullptr)());
+  return random_.Next();
 }
 
 int64_t Random::NextInt(int64_t low, int64_t high) {

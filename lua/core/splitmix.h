@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <functional>
 
+#include "engine/base/split_mix.h"
+
 namespace strata::lua {
 
-/// Splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 class Random {
  public:
   Random() : Random(0) {}
-  explicit Random(uint64_t seed) : state_(seed) {}
+  explicit Random(uint64_t seed) : random_(seed) {}
   /// Asks for the seed when the first number is drawn.
   explicit Random(std::function<uint64_t()> seed) : seed_(std::move(seed)) {}
 
@@ -21,7 +22,7 @@ class Random {
   int64_t NextInt(int64_t low, int64_t high);
 
  private:
-  uint64_t state_ = 0;
+  SplitMixRandom random_{0};
   std::function<uint64_t()> seed_;
 };
 

@@ -7,7 +7,7 @@
 // numbers.
 //
 // Threads: any thread may call any method. One runs at a time, the others wait; a thread that
-// trains from within a script lets the others in (Unlocked, session.h). Interrupt() never waits.
+// trains from within a script lets the others in (Unlocked, core.h). Interrupt() never waits.
 //
 // Errors: everything that goes wrong in a script arrives as ConfigError (WorldError where the world
 // failed while the script trained), with the script's file and line and without C++ text.
@@ -40,7 +40,7 @@ struct StateOptions {
   /// may take. None for the layers and data functions of a training, nor once a script itself
   /// trains. 0 = none at all, as at the prompt.
   double seconds = kScriptSeconds;
-  /// Files and folders that scripts may read beside their own (read_access.h). LoadJob adds what
+  /// Files and folders that scripts may read beside their own (file_access.h). LoadJob adds what
   /// the command line names.
   std::vector<std::string> allow_read;
   /// Takes what print() writes, newline included. Empty: standard output.

@@ -48,10 +48,7 @@ function same(job, most)
 end
 )";
 
-class BoundariesTest : public StateTest {
- protected:
-  void SetUp() override { Show(kBegin); }
-};
+using BoundariesTest = BegunTest<kBegin>;
 
 TEST_F(BoundariesTest, SkipsGoToAnyLaterStage) {
   EXPECT_EQ(

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/comm/groups/current.h"
 #include "engine/comm/groups/group.h"

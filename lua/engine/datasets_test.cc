@@ -9,6 +9,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 constexpr char kBegin[] = R"(
@@ -37,10 +38,7 @@ function losses(job, keys)
 end
 )";
 
-class DatasetsTest : public StateTest {
- protected:
-  void SetUp() override { Show(kBegin); }
-};
+using DatasetsTest = BegunTest<kBegin>;
 
 TEST_F(DatasetsTest, SamplesByIndex) {
   EXPECT_EQ(Show("#own, #batched"), "9\n9");
@@ -49,9 +47,9 @@ TEST_F(DatasetsTest, SamplesByIndex) {
   EXPECT_EQ(Show("y:item(), own[-1][2]:item()"), "2\n2");
   EXPECT_THAT(Fail("own[9]"), HasSubstr("there is no sample 9; they are 0 to 8"));
   EXPECT_THAT(Fail("own[0.5]"), HasSubstr("there is no sample 0.5"));
-  EXPECT_THAT(Fail("strata.dataset{length = 2, get = function(i) return {F.ones{2}, 7} end}[0]"),
+  EXPECT_THAT(Fail("strata.dataset{length = 2, get = function(i) return {7, 'a'} end}[0]"),
               HasSubstr("the input, a tensor or a list of tensors, got a list whose entry 2 is "
-                        "the number 7"));
+                        "the string \"a\""));
   EXPECT_THAT(Show("own"), StartsWith("dataset: 9 samples of float32 (4,) -> int64 ()"));
 }
 
@@ -87,6 +85,30 @@ TEST_F(DatasetsTest, MapAndFilterAreFunctionsOfSamples) {
       HasSubstr("returned other shapes or dtypes than for sample 0 (sample "));
   EXPECT_THAT(Fail("strata.dataset{length = 3, get = function(i) return F.ones{i + 1} end}[1]"),
               HasSubstr("gave the input float32 (2,), expected float32 (1,) as for sample 0"));
+}
+
+TEST_F(DatasetsTest, NumbersStandInListsToo) {
+  Show(
+      "two = strata.dataset{length = 8, get = function(i) return F.ones{4}, {i % 3, i + 0.5} end}");
+  EXPECT_THAT(Show("two"), HasSubstr("float32 (4,) -> int64 (), float32 ()"));
+  EXPECT_EQ(Show("{two[4][2][1]:item(), two[4][2][2]:item()}"), "{1, 4.5}");
+  Show("function both(y, t) return F.cross_entropy(y, t[1]) + t[2]:mean() end");
+  EXPECT_EQ(Show("job(two, nil, {loss = both, epochs = 1}):train{}[1].loss > 0"), "true");
+}
+
+TEST_F(DatasetsTest, WholeNumbersAreNamedWhereTheyAreNotMeant) {
+  constexpr char kHint[] =
+      "whole numbers make int64, F.tensor(list, {dtype = \"float32\"}) does not";
+  const auto of = [](const char* input, const char* target) {
+    return Str("strata.dataset{length = 4, get = function(i) return ", input, ", ", target,
+               " end}");
+  };
+  EXPECT_THAT(Fail(Str("job(", of("F.tensor{i, 1, 2, 3}", "0"), "):plan{}")),
+              AllOf(HasSubstr("expects float32, got int64 (2, 4); "), HasSubstr(kHint)));
+  EXPECT_THAT(Fail(Str(of("F.ones{4}", "i / 2"), "[1]")),
+              AllOf(HasSubstr("gave the target float32 (), expected int64 () as for sample 0; "),
+                    HasSubstr(kHint)));
+  EXPECT_THAT(Fail(Str(of("F.ones{i + 1}", "0"), "[1]")), Not(HasSubstr("whole numbers")));
 }
 
 /// Random numbers in functions are those of the sample, whoever reads it.
@@ -424,6 +446,29 @@ TEST_F(DatasetsTest, ScriptsReadWhereTheyMay) {
   EXPECT_EQ(read_fixed({(folder.path() / "other").string()}), "");
   EXPECT_THAT(read_fixed({(folder.path() / "oth").string()}), HasSubstr("--allow_read=DIR"))
       << "a folder's name is no beginning of another's";
+}
+
+TEST_F(DatasetsTest, OnlyTypedLinesWriteAnywhere) {
+  const ScriptFolder folder;
+  state().RunFile(folder.Write("own/a.lua", R"(local strata = require "strata"
+    function keep(path) strata.tensors.save(path, strata.F.ones{2}) end
+    function kept(x)
+      if x:sum():item() ~= 0 then keep("../x.npy") end -- planning has zeros
+      return x
+    end
+    function twice(x, y) return x:mul(2), y end
+  )"));
+  const std::string outside = (folder.path() / "x.npy").string();
+  EXPECT_THAT(Fail(Str("keep('", outside, "')")),
+              AllOf(HasSubstr("a.lua:2: "), HasSubstr("below the script's folder"),
+                    HasSubstr(Str("not \"", outside, "\""))));
+  EXPECT_THAT(Fail("job(own, nil, {layers = {kept, nn.Linear{4, 3}}}):train{}"),
+              HasSubstr("below the script's folder"));
+  EXPECT_FALSE(std::filesystem::exists(outside));
+  Show("keep('x.npy')");
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "own/x.npy"));
+  Show(Str("strata.tensors.save('", outside, "', own:map(twice)[0][1])"));
+  EXPECT_TRUE(std::filesystem::exists(outside)) << "the script's function has returned";
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // The entry of libstrata_engine.so.
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/ops/cat.h>
 #include <torch/version.h>
@@ -13,7 +12,7 @@
 #include <mutex>
 
 #include "engine/base/error.h"
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/comm/cuda/take_device.h"
 #include "engine/comm/transports/make_transport.h"
@@ -76,15 +75,6 @@ void CompareJobs(const Job& job, const Plan& plan, ProvedPrograms* programs, Tra
     if (differences[rank].empty()) continue;
     throw ConfigError(
         Str("the script gives rank ", rank, " another job than rank 0: ", differences[rank]));
-  }
-}
-
-void PushTensorOrList(lua_State* L, const Tensors& tensors) {
-  if (tensors.size() == 1) return PushTensor(L, tensors[0]);
-  lua_createtable(L, static_cast<int>(tensors.size()), 0);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    PushTensor(L, tensors[i]);
-    lua_rawseti(L, -2, static_cast<int>(i) + 1);
   }
 }
 
@@ -195,7 +185,7 @@ class Api : public EngineApi {
       for (const Tensors& output : outputs.list) parts.push_back(output.at(i));
       rows.push_back(at::cat(parts));
     }
-    PushTensorOrList(L, rows);
+    PushTensors(L, rows);
   }
 
   std::shared_ptr<Outputs> MakeOutputs() const override { return std::make_shared<Outputs>(); }
@@ -203,20 +193,15 @@ class Api : public EngineApi {
   void PushOutputs(lua_State* L, const Outputs& outputs) const override {
     lua_createtable(L, static_cast<int>(outputs.list.size()), 0);
     for (size_t i = 0; i < outputs.list.size(); ++i) {
-      PushTensorOrList(L, outputs.list[i]);
+      PushTensors(L, outputs.list[i]);
       lua_rawseti(L, -2, static_cast<int>(i) + 1);
     }
   }
 
   int PushSample(lua_State* L, const PlainSample& sample) const override {
     InstallTensors(State::Of(L));
-    for (const PlainTensors* half : {&sample.input, &sample.target}) {
-      if (half->specs.empty()) {
-        lua_pushnil(L);
-      } else {
-        PushTensorOrList(L, ToTensors(*half));
-      }
-    }
+    PushHalf(L, sample.input);
+    PushHalf(L, sample.target);
     return 2;
   }
 
@@ -249,11 +234,9 @@ class Api : public EngineApi {
     facts.Set("blas", at::hasMKL() ? "MKL" : "OpenBLAS or none");
     facts.Set("mkldnn", at::hasMKLDNN());
     facts.Set("cpu_capability", at::get_cpu_capability());
-    facts.Set("threads", at::get_num_threads());
     for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {  // the second overrules
       if (const char* chosen = std::getenv(name)) facts.Set("waiting", Str(name, "=", chosen));
     }
-    facts.Set("gloo", true);  // linked in; without it this library would not load
     Value::List devices;
     std::string trouble;
     if (GpuCount() > 0) {
@@ -265,7 +248,6 @@ class Api : public EngineApi {
       }
     }
     facts.Set("cuda", !devices.empty());
-    facts.Set("nccl", !devices.empty());  // linked into the CUDA library
     facts.Set("devices", devices);
     if (!trouble.empty()) facts.Set("cuda_trouble", trouble);
     return facts;

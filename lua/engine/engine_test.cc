@@ -53,10 +53,7 @@ function losses(job, keys)
 end
 )";
 
-class EngineTest : public StateTest {
- protected:
-  void SetUp() override { Show(kBegin); }
-};
+using EngineTest = BegunTest<kBegin>;
 
 TEST_F(EngineTest, IsLoadedWhenATensorIsNeeded) {
   // The first test: later ones find the library loaded.
@@ -70,10 +67,18 @@ TEST_F(EngineTest, IsLoadedWhenATensorIsNeeded) {
   EXPECT_EQ(&LoadEngine(), LoadedEngine());
 }
 
+TEST_F(EngineTest, HasNoGradBeforeThereAreTensors) {
+  EXPECT_THAT(Show("strata.no_grad?"), testing::StartsWith("strata.no_grad(f, ...): "));
+  Show("early = strata.no_grad");
+  EXPECT_EQ(Show("strata.no_grad(function(...) return ... end, 3, 4)"), "3\n4");
+  Show("w = F.tensor({1.5}, {requires_grad = true})");
+  EXPECT_EQ(Show("early(function() return (w * 2).requires_grad end)"), "false");
+  EXPECT_EQ(Show("strata.no_grad(function() return (w * 2).requires_grad end)"), "false");
+}
+
 TEST_F(EngineTest, TellsWhatLibTorchOffers) {
   const Value facts = LoadEngine().Doctor();
-  for (const char* name :
-       {"libtorch", "blas", "mkldnn", "cpu_capability", "threads", "waiting", "cuda"}) {
+  for (const char* name : {"libtorch", "blas", "mkldnn", "cpu_capability", "waiting", "cuda"}) {
     EXPECT_TRUE(facts.Has(name)) << name;
   }
   EXPECT_THAT(facts["libtorch"].as_string(), testing::StartsWith("2."));

@@ -47,10 +47,7 @@ function with(more)
 end
 )";
 
-class GenerateTest : public StateTest {
- protected:
-  void SetUp() override { Show(kBegin); }
-};
+using GenerateTest = BegunTest<kBegin>;
 
 TEST_F(GenerateTest, GivesTextsThatDoNotDependOnThePlan) {
   Show("one = start{}:generate('1 2 3', '7', with{tokens = 8})");

@@ -24,10 +24,6 @@
 namespace strata::lua {
 namespace {
 
-bool HasScripted(const LayerSpec& spec) {
-  return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
-}
-
 /// The place of an input that is given by name. Refuses other names: a mask in another's place
 /// would pass silently.
 size_t PlaceOf(const KeptLayer& kept, const std::string& name) {

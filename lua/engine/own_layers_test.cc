@@ -56,10 +56,7 @@ function losses(layers, more)
 end
 )";
 
-class OwnLayersTest : public StateTest {
- protected:
-  void SetUp() override { Show(kBegin); }
-};
+using OwnLayersTest = BegunTest<kBegin>;
 
 // Initial values, losses and gradients are those of the same layers in the engine's container.
 TEST_F(OwnLayersTest, ALayerOfLayersIsWhatItsLayersAre) {
@@ -286,7 +283,7 @@ end)");
   EXPECT_THAT(Fail("losses{of(function(self, x) return x, nil, x end)}"),
               HasSubstr("value 2 of what it returns is nil"));
   EXPECT_THAT(Fail("losses{of(function(self, x) return x:masked_fill(x == 0, 1) end)}"),
-              HasSubstr("x:eq(y) compares the elements"));
+              HasSubstr("x:eq(y) and x:ne(y) compare the elements"));
   EXPECT_THAT(Fail("losses{of(function(self, x) return x.sum() end)}"),
               HasSubstr("a method is called with a colon: x:sum()"));
   EXPECT_THAT(Fail("losses{of(function(self, x) return x.view(-1, 64) end)}"),
@@ -733,7 +730,20 @@ end
   EXPECT_THAT(Fail("own(function(self) self.a = nn.ReLU end){}"),
               HasSubstr("self.a is the bare nn.ReLU"));
   EXPECT_THAT(Fail("own(function(self) self.a = nn.MSELoss{} end){}"),
-              HasSubstr("is a loss, not a layer"));
+              HasSubstr("is a loss, not a layer; F.mse_loss(...) is the same as a function"));
+  EXPECT_THAT(Fail("nn.MSELoss{}(F.ones{2}, F.ones{2})"),
+              HasSubstr("MSELoss() cannot be called here; F.mse_loss(...) is the same"));
+  Show(R"(
+without = {}
+for name in pairs(nn) do
+  if name:find("Loss$") then
+    local _, text = pcall(function() nn[name]{}(1) end)
+    local known = text:match("; F%.([%w_]+)%(")
+    if known then _ = F[known] else without[#without + 1] = name end
+  end
+end
+)");
+  EXPECT_EQ(Show("without"), "{}") << "each is a function of F, too";
   EXPECT_THAT(Fail("own(function(self) self:buffer('a.b', F.ones{2}) end){}"),
               HasSubstr("a field's name"));
   EXPECT_THAT(Fail("own(function(self) self:buffer('a', 7) end){}"),

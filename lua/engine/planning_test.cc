@@ -77,6 +77,33 @@ TEST_F(PlanningTest, ErrorsOfTrialsNameTheZeros) {
       testing::HasSubstr("never (planning runs it on zeros: float32 (2, 3) and int64 (2,))"));
 }
 
+TEST_F(PlanningTest, MetricsAreTriedAndNamed) {
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    function job(mine)
+      local images = strata.data.images{shape = {4}, classes = 3, samples = 8}
+      return strata.job{
+        device = "cpu", threads = 1, layers = {nn.Linear{4, 3}}, loss = nn.CrossEntropyLoss{},
+        batch = {micro_batches = 2, micro_batch_size = 2}, optimizer = {"sgd", lr = 0.1}, steps = 1,
+        eval = {metrics = {mine = mine}}, data = {train = images, test = images},
+      }
+    end)");
+  EXPECT_THAT(Fail("job(function(y, t) return y:argmax(1):eq(t) end):plan{pipe = 1}"),
+              testing::AllOf(
+                  testing::HasSubstr("eval.metrics.mine: "),
+                  testing::HasSubstr("the function must return a tensor of one element, or a sum"),
+                  testing::HasSubstr("(planning runs it on zeros: float32 (2, 3) and int64 (2,))"),
+                  testing::Not(testing::HasSubstr("the loss"))));
+  EXPECT_THAT(Fail("job(function(y, t) return y:max() / (y:max():item() == 0 and 1 or 'a') end"
+                   "):start{pipe = 1}:evaluate()"),
+              testing::AllOf(testing::HasSubstr("eval.metrics.mine: "),
+                             testing::HasSubstr("div does not take"),
+                             testing::Not(testing::HasSubstr("the loss"))));
+  EXPECT_EQ(Show("job(function(y, t) return y:argmax(1):eq(y:argmax(1)):float():mean() end"
+                 "):start{pipe = 1}:evaluate().mine"),
+            "1");
+}
+
 // A walk by recursion would need more stack than a thread has.
 TEST_F(PlanningTest, TrialsOfLayersMayBeDeep) {
   StateOptions options = Options();

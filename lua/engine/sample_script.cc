@@ -16,22 +16,8 @@
 namespace strata::lua {
 namespace {
 
-void PushHalf(lua_State* L, const PlainTensors& half) {
-  const std::vector<at::Tensor> tensors = ToTensors(half);
-  if (tensors.empty()) return lua_pushnil(L);
-  if (tensors.size() == 1) return PushTensor(L, tensors[0]);
-  lua_createtable(L, static_cast<int>(tensors.size()), 0);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    PushTensor(L, tensors[i]);
-    lua_rawseti(L, -2, static_cast<int>(i) + 1);
-  }
-}
-
-/// Numbers serve as tensors of one element, as F.tensor(3) would.
-PlainTensors HalfAt(lua_State* L, int index, const char* what) {
-  if (lua_isnil(L, index)) return {};
-  if (lua_type(L, index) != LUA_TNUMBER) return ToPlain(TensorsArgument(L, index, what));
-  const double number = lua_tonumber(L, index);
+/// As F.tensor(3) would have it.
+PlainTensors PlainNumber(double number) {
   const Value value = NumberValue(number);
   const auto whole = value.is_int() ? value.as_int() : 0;
   const auto fraction = static_cast<float>(number);
@@ -39,6 +25,26 @@ PlainTensors HalfAt(lua_State* L, int index, const char* what) {
     return {{{{}, DType::kInt64}}, {reinterpret_cast<const char*>(&whole), sizeof(whole)}};
   }
   return {{{{}, DType::kFloat32}}, {reinterpret_cast<const char*>(&fraction), sizeof(fraction)}};
+}
+
+/// Numbers serve as tensors of one element, also in a list.
+PlainTensors HalfAt(lua_State* L, int index, const char* what) {
+  if (lua_isnil(L, index)) return {};
+  if (lua_type(L, index) == LUA_TNUMBER) return PlainNumber(lua_tonumber(L, index));
+  if (!IsPlainTable(L, index) || lua_objlen(L, index) == 0) {
+    return ToPlain(TensorsArgument(L, index, what));
+  }
+  lua_newtable(L);
+  const int tensors = lua_gettop(L);
+  for (int i = 1; i <= static_cast<int>(lua_objlen(L, index)); ++i) {
+    lua_rawgeti(L, index, i);
+    if (lua_type(L, -1) == LUA_TNUMBER) {
+      PushHalf(L, PlainNumber(lua_tonumber(L, -1)));
+      lua_remove(L, -2);
+    }
+    lua_rawseti(L, tensors, i);
+  }
+  return ToPlain(TensorsArgument(L, tensors, what));
 }
 
 /// Calls a function with what `push` pushes, and takes what it gives.

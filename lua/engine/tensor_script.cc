@@ -16,6 +16,7 @@
 #include "engine/layers/kernels/product.h"
 #include "engine/layers/losses/loss_scope.h"
 #include "engine/layers/random/random.h"
+#include "engine/spec/job/job.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/tensors/copy_on_write.h"
 #include "engine/tensors/dtype.h"
@@ -33,11 +34,26 @@ namespace strata::lua {
 namespace {
 
 /// function(output, target) -> loss, the mean over the micro-batch's rows; or -> sum, weight.
-/// Behind either a table of parts: further means, or sums, by name.
+/// Behind either a table of parts: further means, or sums, by name. Metrics are the same.
 class FunctionLoss : public Loss {
  public:
   FunctionLoss(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
   LossValue Compute(const Tensors& output, const Tensors& target) override {
+    if (!is_metric()) return Run(output, target);
+    try {
+      return Run(output, target);
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str(spec_.type, ": ", error.what()));
+    }
+  }
+
+ private:
+  bool is_metric() const { return spec_.type.starts_with(kMetricPrefix); }
+  /// "net.lua:4: the loss function"
+  std::string Subject() const {
+    return Str(spec_.forward.where, is_metric() ? ": the function" : ": the loss function");
+  }
+  LossValue Run(const Tensors& output, const Tensors& target) {
     LossValue value;
     RunIn(state_, [&](lua_State* L) {
       const FactoryDevice there(output.empty() ? c10::Device(c10::kCPU) : output[0].device());
@@ -49,23 +65,12 @@ class FunctionLoss : public Loss {
     });
     return value;
   }
-
- private:
-  static void PushTensors(lua_State* L, const Tensors& tensors) {
-    if (tensors.size() == 1) return PushTensor(L, tensors[0]);
-    lua_createtable(L, static_cast<int>(tensors.size()), 0);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      PushTensor(L, tensors[i]);
-      lua_rawseti(L, -2, static_cast<int>(i) + 1);
-    }
-  }
   LossValue Result(lua_State* L, int64_t rows) const {
     const LossParts parts = TakeParts(L);
     const at::Tensor* loss = TensorAt(L, 1);
     if (loss == nullptr || loss->numel() != 1 || lua_gettop(L) > 2) {
-      throw ConfigError(Str(spec_.forward.where, ": the loss function must return a tensor of one ",
-                            "element, or a sum and its weight, and perhaps a table of ",
-                            "parts; got ",
+      throw ConfigError(Str(Subject(), " must return a tensor of one element, or a sum and its ",
+                            "weight, and perhaps a table of parts; got ",
                             loss ? "a tensor " + DescribeTensor(*loss) : Describe(L, 1)));
     }
     if (lua_gettop(L) == 2) {
@@ -86,9 +91,8 @@ class FunctionLoss : public Loss {
     if (table < 2 || !IsPlainTable(L, table)) return parts;
     const TableShape shape = ShapeOf(L, table);
     if (shape.positions > 0 || shape.names.size() > kMostLossParts) {
-      throw ConfigError(Str(spec_.forward.where,
-                            ": the loss function's parts must be a table of up ", "to ",
-                            kMostLossParts, " names, {bce = ...}; got ", Describe(L, table)));
+      throw ConfigError(Str(Subject(), "'s parts must be a table of up to ", kMostLossParts,
+                            " names, {bce = ...}; got ", Describe(L, table)));
     }
     for (const std::string& name : shape.names) {
       lua_getfield(L, table, name.c_str());
@@ -103,7 +107,7 @@ class FunctionLoss : public Loss {
     if (!part && lua_type(L, -1) == LUA_TNUMBER) {
       return at::scalar_tensor(lua_tonumber(L, -1), at::kDouble);
     }
-    throw ConfigError(Str(spec_.forward.where, ": the loss function's part \"", name,
+    throw ConfigError(Str(Subject(), "'s part \"", name,
                           "\" must be a number or a tensor of one element, got ",
                           part ? "a tensor " + DescribeTensor(*part) : Describe(L, -1)));
   }
@@ -111,8 +115,7 @@ class FunctionLoss : public Loss {
     const at::Tensor* weight = TensorAt(L, 2);
     const bool is_number = weight ? weight->numel() == 1 : lua_type(L, 2) == LUA_TNUMBER;
     if (!is_number) {
-      throw ConfigError(Str(spec_.forward.where, ": the loss function's weight must be a number, ",
-                            "got ", Describe(L, 2)));
+      throw ConfigError(Str(Subject(), "'s weight must be a number, got ", Describe(L, 2)));
     }
     return weight ? weight->item().toDouble() : lua_tonumber(L, 2);
   }

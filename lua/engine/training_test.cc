@@ -39,10 +39,7 @@ function job(more)
 end
 )";
 
-class TrainingTest : public StateTest {
- protected:
-  void SetUp() override { Show(kBegin); }
-};
+using TrainingTest = BegunTest<kBegin>;
 
 TEST_F(TrainingTest, LayersAndLossesKnowWhetherTheyTrain) {
   Show("e = job():start{pipe = 2}; seen = {}; e:train_batch()");

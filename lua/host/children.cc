@@ -1,10 +1,12 @@
 // Forks, reads the first child's pipe, and waits for all.
 #include "lua/host/children.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -75,7 +77,7 @@ std::string HowItEnded(int status) {
 std::string InChildren(int count, const std::string& what, int seconds, const ChildsWork& work,
                        pid_t (*fork)()) {
   int ends[2];
-  if (::pipe(ends) != 0) ThrowErrno("cannot make a pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) ThrowErrno("cannot make a pipe");
   Fd reader(ends[0]), writer(ends[1]);
   std::fflush(nullptr);
   const pid_t parent = ::getpid();

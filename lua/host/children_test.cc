@@ -1,11 +1,13 @@
 #include "lua/host/children.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <set>
 
 #include "engine/base/error.h"
 
@@ -34,6 +36,23 @@ TEST(InChildren, TheFirstAnswers) {
                        [&](int rank) { return rank == 0 ? large : std::string("nobody hears"); }),
             large);
   EXPECT_FALSE(HasChildren());
+}
+
+/// The descriptors that a program would have which this process becomes.
+std::set<int> Inherited() {
+  std::set<int> inherited;
+  for (int fd = 0; fd < 1024; ++fd) {
+    const int flags = ::fcntl(fd, F_GETFD);
+    if (flags >= 0 && !(flags & FD_CLOEXEC)) inherited.insert(fd);
+  }
+  return inherited;
+}
+
+TEST(InChildren, OtherProgramsHaveNoEndOfThePipe) {
+  const std::set<int> before = Inherited();
+  EXPECT_EQ(InChildren(1, "the children", 0,
+                       [&](int) { return std::string(Inherited() == before ? "none" : "some"); }),
+            "none");
 }
 
 int forks_left = 0;

@@ -78,8 +78,8 @@ class EngineApi {
   virtual std::string Version() const = 0;
 
   /// What this machine's LibTorch offers, for `strata doctor`: a map with "libtorch", "blas",
-  /// "mkldnn", "cpu_capability", "threads", "waiting" (how long threads poll), "gloo", "cuda",
-  /// "nccl" (booleans), "devices" (a list).
+  /// "mkldnn", "cpu_capability", "waiting" (how long threads poll), "cuda" (a boolean), "devices"
+  /// (a list).
   virtual Value Doctor() const = 0;
 
   /// Ends the process at once with this exit code, after flushing the standard streams: LibTorch's

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "engine/base/check.h"
 #include "engine/base/text.h"
 #include "engine/data/data_script.h"
 #include "engine/data/sample_text.h"
@@ -16,13 +17,11 @@
 #include "lua/core/bind/binding.h"
 #include "lua/core/bind/convert.h"
 #include "lua/core/core.h"
-#include "lua/core/read_access.h"
+#include "lua/core/file_access.h"
 #include "lua/host/engine_api.h"
 
 namespace strata::lua {
 namespace {
-
-State::Core& CoreOf(lua_State* L) { return State::Core::Of(L); }
 
 std::string FolderOf(const std::string& script) {
   return std::filesystem::path(script).parent_path().string();
@@ -32,7 +31,7 @@ std::string FolderOf(const std::string& script) {
 DatasetContext ContextOf(lua_State* L, const std::string& folder) {
   DatasetContext context;
   context.script_folder = folder;
-  context.script = &dynamic_cast<DataScript&>(CoreOf(L).owner.script());
+  context.script = &dynamic_cast<DataScript&>(State::Core::Of(L).owner.script());
   return context;
 }
 
@@ -58,7 +57,7 @@ Value SeveralOf(lua_State* L) {
 }
 
 int MakeStepOf(lua_State* L, const DataSourceType& type) {
-  const std::string place = CoreOf(L).Place(L);
+  const std::string place = State::Core::Of(L).Place(L);
   if (type.of == DataSourceType::Of::kSeveral) {
     return PushStep(L, MakeDataStep(type.name, SeveralOf(L), {}, {}, place));
   }
@@ -127,8 +126,9 @@ int SplitData(lua_State* L) {
   const std::vector<int64_t> ends = EndsOf(parts, Opened(L, self).size());
   int64_t begin = 0;
   for (const int64_t end : ends) {
-    PushStep(L, MakeDataStep("part", self.source, {},
-                             {{"begin", begin}, {"end", end}, {"seed", seed}}, CoreOf(L).Place(L)));
+    PushStep(L,
+             MakeDataStep("part", self.source, {}, {{"begin", begin}, {"end", end}, {"seed", seed}},
+                          State::Core::Of(L).Place(L)));
     begin = end;
   }
   return static_cast<int>(ends.size());
@@ -138,7 +138,8 @@ int SplitData(lua_State* L) {
 int ShuffleData(lua_State* L) {
   Value::Map named;
   if (!lua_isnoneornil(L, 2)) named.emplace_back("seed", IntArgument(L, 2, "a seed"));
-  return PushStep(L, MakeDataStep("shuffled", SelfAt(L).source, {}, named, CoreOf(L).Place(L)));
+  return PushStep(
+      L, MakeDataStep("shuffled", SelfAt(L).source, {}, named, State::Core::Of(L).Place(L)));
 }
 
 // d[i], d.option
@@ -220,7 +221,7 @@ DataSpec SpecOf(const Value& source) {
 /// The source, or step, with whole paths in place of those relative to `folder`. What its own
 /// script may read, the one that it is handed to may, too.
 Value WithWholePaths(lua_State* L, Value source, const std::string& folder) {
-  std::vector<std::string>& allowed = CoreOf(L).options.allow_read;
+  std::vector<std::string>& allowed = State::Core::Of(L).options.allow_read;
   for (const std::string& option : FindDataSource(source["source"].as_string())->paths) {
     if (!HasPath(source, option)) continue;
     const std::string path = ReadableIn(L, folder, SpecOf(source), option);
@@ -256,10 +257,11 @@ int OptionsOf(lua_State* L) {
   return 1;
 }
 
-constexpr size_t kSteps = 15;  // DataStepTypes(); "part" and "shuffled" have other names
+constexpr size_t kSteps = 15;  // DataStepTypes()
 
 template <size_t... kIndices>
 std::vector<NamedFunction> Methods(std::index_sequence<kIndices...>) {
+  STRATA_CHECK(DataStepTypes().size() == kSteps) << "there are " << DataStepTypes().size();
   static std::vector<std::string> helps;  // they live as long as the type
   for (const DataSourceType& type : DataStepTypes()) {
     helps.push_back(Str("d:", type.name, "{...}: ", type.help, "\n", FieldHelp(type.fields)));
@@ -267,6 +269,7 @@ std::vector<NamedFunction> Methods(std::index_sequence<kIndices...>) {
   std::vector<NamedFunction> methods = {
       NamedFunction{DataStepTypes()[kIndices].name.c_str(), Bound<MakeStep<kIndices>>,
                     helps[kIndices].c_str(), StepFields<kIndices>, GivenType<DatasetObject>}...};
+  // These have methods with other names.
   std::erase_if(methods, [](const NamedFunction& method) {
     return std::string_view(method.name) == "part" || std::string_view(method.name) == "shuffled";
   });
@@ -301,7 +304,7 @@ const ObjectType& TypeOf<DatasetObject>::Get() {
 const Dataset& Opened(lua_State* L, DatasetObject& object) {
   if (!object.opened) {
     // A step's options are complete only now, as a job's are.
-    const std::string place = CoreOf(L).Place(L);
+    const std::string place = State::Core::Of(L).Place(L);
     const ExamineData open = [&](const DataSpec& spec) {
       CheckMayRead(L, spec, object.folder);
       object.opened = OpenDataset(spec, ContextOf(L, object.folder));
@@ -354,8 +357,8 @@ int MakeDataset(lua_State* L) {
   const std::string subject = "strata.data." + name;
   return PushData(L,
                   MakeDataSource(name, arguments.Positional(subject), arguments.Named(subject),
-                                 CoreOf(L).Place(L)),
-                  FolderOf(CoreOf(L).script));
+                                 State::Core::Of(L).Place(L)),
+                  FolderOf(State::Core::Of(L).script));
 }
 
 }  // namespace strata::lua

@@ -9,15 +9,18 @@ namespace strata::lua {
 void OpenLibrary(lua_State* L);
 
 // The parts. Each adds its fields to the table at the top of the stack.
-void AddFiles(lua_State* L);      ///< read
-void AddJson(lua_State* L);       ///< json
-void AddLayers(lua_State* L);     ///< nn, layer, times, cut
-void AddData(lua_State* L);       ///< data
-void AddJobs(lua_State* L);       ///< job, options, load
-void AddMaps(lua_State* L);       ///< maps
-void AddTopology(lua_State* L);   ///< topology
-void AddPartition(lua_State* L);  ///< partition
-void AddSchedule(lua_State* L);   ///< schedule
-void AddTensors(lua_State* L);    ///< F
+void AddFiles(lua_State* L);
+void AddJson(lua_State* L);
+void AddLayers(lua_State* L);
+void AddData(lua_State* L);
+void AddJobs(lua_State* L);
+void AddMaps(lua_State* L);
+void AddTopology(lua_State* L);
+void AddPartition(lua_State* L);
+void AddSchedule(lua_State* L);
+void AddTensors(lua_State* L);
+
+/// The engine adds it again.
+inline constexpr char kNoGradHelp[] = "strata.no_grad(f, ...): f(...) without gradients";
 
 }  // namespace strata::lua

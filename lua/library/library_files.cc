@@ -3,7 +3,7 @@
 #include "lua/core/bind/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
-#include "lua/core/read_access.h"
+#include "lua/core/file_access.h"
 #include "lua/library/library.h"
 
 namespace strata::lua {

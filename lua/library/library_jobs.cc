@@ -17,8 +17,6 @@
 namespace strata::lua {
 namespace {
 
-State::Core& CoreOf(lua_State* L) { return State::Core::Of(L); }
-
 /// Takes a key out of the job's table: pushes its value.
 void TakeKey(lua_State* L, int table, const char* key) {
   lua_getfield(L, table, key);
@@ -57,8 +55,8 @@ CallFunction CallIn(lua_State* L) {
 
 RawJob ToRawJob(lua_State* L, int index) {
   RawJob raw;
-  raw.script = CoreOf(L).script;
-  raw.where = CoreOf(L).Place(L);
+  raw.script = State::Core::Of(L).script;
+  raw.where = State::Core::Of(L).Place(L);
   raw.examine = ExamineIn(L, raw.script);
   raw.call = CallIn(L);
   const int keys = CopyTable(L, index);
@@ -85,7 +83,7 @@ std::shared_ptr<JobObject> MakeJob(lua_State* L) {
   if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.job{layers={...}, ...}");
   auto object = std::make_shared<JobObject>();
   object->raw = ToRawJob(L, 1);
-  if (const Settings* settings = CoreOf(L).settings) object->overrides = settings->job();
+  if (const Settings* settings = State::Core::Of(L).settings) object->overrides = settings->job();
   object->job = BuildJob(object->raw, object->overrides);
   CheckMayRead(L, object->job);
   object->raw.examine = {};  // both belong to this call
@@ -96,7 +94,7 @@ std::shared_ptr<JobObject> MakeJob(lua_State* L) {
 /// strata.options{name=default, ...}
 Pushed Options(lua_State* L) {
   if (!IsPlainTable(L, 1)) ThrowExpected(L, 1, "a table: strata.options{name=default, ...}");
-  State::Core& core = CoreOf(L);
+  State::Core& core = State::Core::Of(L);
   TableSettings none({}, "", "");
   Settings& settings = core.settings ? *core.settings : none;
   PushValue(L, settings.TakeOptions(ToValue(L, 1, "strata.options"), core.Place(L)));
@@ -113,7 +111,7 @@ std::shared_ptr<JobObject> LoadJobFile(lua_State* L, const std::string& file) {
   const bool has_table = !lua_isnoneornil(L, 2);
   if (has_table && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options: {depth=2}");
   const Value table = has_table ? ToValueFor(L, path, 2, "strata.load") : Value();
-  TableSettings settings(table, "strata.load", CoreOf(L).Place(L));
+  TableSettings settings(table, "strata.load", State::Core::Of(L).Place(L));
   auto job = EvaluateJob(L, path, &settings);
   settings.CheckAllTaken(path);
   return job;
@@ -179,7 +177,7 @@ std::string ShowJob(const JobObject& self) {
   return text;
 }
 
-/// The help of a key, in one line.
+/// The help of a key.
 std::string DescribeJobKey(lua_State* L) {
   const std::string name = TextArgument(L, 2, "a key");
   const Field* key = FindField(JobFields(), name);
@@ -241,7 +239,7 @@ const FieldTable& ChangeableKeys() {
 }
 
 std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Settings* settings) {
-  const Evaluating evaluating(CoreOf(L), path, settings);
+  const Evaluating evaluating(State::Core::Of(L), path, settings);
   const NestedCall nested(L);
   LoadScript(L, path);
   CallProtected(L, 0, 1);
@@ -254,7 +252,7 @@ std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Se
 }
 
 Job ChangedJob(lua_State* L, const JobObject& job, int index) {
-  if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(CoreOf(L).settings)) {
+  if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(State::Core::Of(L).settings)) {
     arguments->CheckAllTaken();  // the work begins
   }
   if (lua_isnoneornil(L, index)) return job.job;
@@ -266,7 +264,7 @@ Job ChangedJob(lua_State* L, const JobObject& job, int index) {
     if (!IsPlainTable(L, index)) ThrowExpected(L, index, "a table of job keys");
     keys = ToValueFor(L, job.raw.script, index, "the job's keys");
   }
-  const Value changes = Overrides(keys, CoreOf(L).Place(L));
+  const Value changes = Overrides(keys, State::Core::Of(L).Place(L));
   RawJob raw = job.raw;
   raw.examine = ExamineIn(L, raw.script);
   raw.call = CallIn(L);

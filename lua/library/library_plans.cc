@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
 #include "engine/picture/page.h"
@@ -27,6 +26,7 @@
 #include "lua/core/bind/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
+#include "lua/core/file_access.h"
 #include "lua/core/notes.h"
 #include "lua/host/measure.h"
 #include "lua/library/job_object.h"
@@ -38,16 +38,8 @@
 namespace strata::lua {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kMaxSavedPlan = size_t{64} << 20;
 constexpr size_t kMaxCompared = 500;
-
-/// Whether the line that runs now was typed at the prompt: it may name any file.
-bool AtPrompt(lua_State* L) {
-  State::Core& core = State::Core::Of(L);
-  return core.script.empty() && core.Place(L).starts_with("prompt[");
-}
 
 Script* ScriptOf(lua_State* L) { return &State::Core::Of(L).owner.script(); }
 
@@ -282,41 +274,12 @@ std::shared_ptr<PlanObject> Move(lua_State* L, const PlanObject& self) {
 
 // ---- Files
 
-/// A file that the running line names. Lines typed at the prompt may name any; scripts only files
-/// below their folder, not hidden ones.
-std::string FileToWrite(lua_State* L, const std::string& path, std::string_view what) {
-  const fs::path asked(path);
-  if (asked.extension() != ".plan" && asked.extension() != ".json") {
-    throw ConfigError(
-        Str(what, ": the file's name must end in .plan or .json, not \"", path, "\""));
-  }
-  if (AtPrompt(L)) return path;
-  for (const fs::path& part : asked) {
-    if (part.string().starts_with('.')) {
-      throw ConfigError(Str(what, " must be a file below the script's folder that is not hidden, ",
-                            "not \"", path, "\""));
-    }
-  }
-  const std::string folder = State::Core::Of(L).CallingChunk(L).folder;
-  if (!asked.has_parent_path()) return (fs::path(folder) / asked).string();
-  const std::string parent = PathWithin(folder, asked.parent_path().string(), what);
-  return (fs::path(parent) / asked.filename()).string();
-}
-
-/// Only a saved plan may be replaced; a link is not followed.
-void CheckReplaceable(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(path, error);
-  if (!fs::exists(status)) return;
-  const bool replaceable =
-      fs::is_regular_file(status) && IsSavedPlan(ReadText(path, "plan:save", kMaxSavedPlan));
-  if (!replaceable) throw ConfigError(Str(path, " is there and is no saved plan; it stays"));
-}
-
 /// plan:save(file): whole or not at all.
 void Save(lua_State* L, const PlanObject& self, const std::string& file) {
-  const std::string path = FileToWrite(L, file, "plan:save");
-  CheckReplaceable(path);
+  const std::string path = WritablePath(L, file, {".plan", ".json"}, "plan:save");
+  CheckReplaceable(path, "saved plan", [](const std::string& there) {
+    return IsSavedPlan(ReadText(there, "plan:save", kMaxSavedPlan));
+  });
   const std::string part = Str(path, ".", ::getpid(), ".part");
   try {
     WriteSyncedFile(part, ToText(SavedPlanOf(self.job, self.plan)));
@@ -329,8 +292,7 @@ void Save(lua_State* L, const PlanObject& self, const std::string& file) {
 
 /// strata.plan(file)
 SavedPlan LoadPlan(lua_State* L, const std::string& path) {
-  const std::string folder = State::Core::Of(L).CallingChunk(L).folder;
-  const std::string file = AtPrompt(L) ? path : PathWithin(folder, path, "strata.plan");
+  const std::string file = AtPrompt(L) ? path : PathWithin(CallingFolder(L), path, "strata.plan");
   const std::string text = ReadText(file, "strata.plan", kMaxSavedPlan);
   try {
     return ParseSavedPlan(text);

@@ -1,5 +1,5 @@
 // strata.F, nn.init, strata.comm, strata.model and strata.tensors: empty tables until a script asks
-// them for something, which loads the engine.
+// them for something, which loads the engine, as a call of strata.no_grad does.
 
 #include <utility>
 
@@ -18,6 +18,17 @@ int LoadAndLook(lua_State* L) {
   lua_settop(L, 2);
   lua_gettable(L, 1);
   return 1;
+}
+
+/// strata.no_grad before there are tensors, in whose place the engine puts its own.
+int LoadAndCallNoGrad(lua_State* L) {
+  LoadEngine().InstallTensors(State::Of(L));
+  lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
+  lua_getfield(L, -1, "no_grad");
+  lua_remove(L, -2);
+  lua_insert(L, 1);
+  CallNested(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
 }
 
 int LoadAndList(lua_State* L) {
@@ -50,6 +61,8 @@ void AddTensors(lua_State* L) {
       {"model", "strata.model: what ranks of the model axis exchange, with gradients"},
       {"tensors", "strata.tensors: tensors in files: load(path), save(path, x)"}};
   for (const auto& [name, help] : tables) AddTable(L, name, help);
+  const NamedFunction functions[] = {{"no_grad", Bound<LoadAndCallNoGrad>, kNoGradHelp}};
+  SetFunctions(L, functions);
   lua_getfield(L, -1, "nn");
   AddTable(L, "init",
            "nn.init: torch.nn.init's functions, for `init` and `reset` of layers: "

@@ -1,7 +1,10 @@
 // strata.topology and the objects of topologies and grids.
 
+#include <deque>
 #include <map>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/base/text.h"
 #include "engine/plan/grid/grid.h"
@@ -107,43 +110,37 @@ std::string ShowGrid(const Grid& grid) {
              ", data ", grid.data_parallel_id(), ", model ", grid.model_parallel_id());
 }
 
-/// Beside the design's own, the getters of DeepSpeed's grid, which are those of an `mpu`. Their
-/// groups are lists of ranks.
-const std::vector<NamedFunction>& GridMethods() {
-  static const std::vector<NamedFunction> methods = {
+/// The getters of DeepSpeed's grid, which are those of an `mpu`. Their groups are lists of ranks.
+constexpr NamedFunction kGetters[] = {
+    {"get_stage_id", Function<&Grid::stage_id>},
+    {"get_data_parallel_id", Function<&Grid::data_parallel_id>},
+    {"get_global_rank", Function<&Grid::global_rank>},
+    {"get_pipe_parallel_rank", Function<&Grid::pipe_parallel_rank>},
+    {"get_pipe_parallel_world_size", Function<&Grid::pipe_parallel_world_size>},
+    {"get_pipe_parallel_group", Function<Group<&GridGroups::pipe>>},
+    {"get_data_parallel_rank", Function<&Grid::data_parallel_rank>},
+    {"get_data_parallel_world_size", Function<&Grid::data_parallel_world_size>},
+    {"get_data_parallel_group", Function<Group<&GridGroups::data>>},
+    {"get_slice_parallel_rank", Function<&Grid::slice_parallel_rank>},
+    {"get_slice_parallel_world_size", Function<&Grid::slice_parallel_world_size>},
+    {"get_slice_parallel_group", Function<Group<&GridGroups::slice>>},
+    {"get_model_parallel_rank", Function<&Grid::model_parallel_rank>},
+    {"get_model_parallel_world_size", Function<&Grid::model_parallel_world_size>},
+    {"get_model_parallel_group", Function<Group<&GridGroups::model>>},
+};
+
+std::vector<NamedFunction> GridMethods() {
+  static std::deque<std::string> helps;  // they live as long as the type
+  std::vector<NamedFunction> methods = {
       {"stage_to_global", Function<&Grid::StageToGlobal, "a stage", kCoordinates>,
-       "grid:stage_to_global(stage [, {data=1}]): the rank of that stage"},
-      {"get_stage_id", Function<&Grid::stage_id>,
-       "grid:get_stage_id(): as DeepSpeed's grid has it, a number"},
-      {"get_data_parallel_id", Function<&Grid::data_parallel_id>,
-       "grid:get_data_parallel_id(): as DeepSpeed's grid has it, a number"},
-      {"get_global_rank", Function<&Grid::global_rank>,
-       "grid:get_global_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_pipe_parallel_rank", Function<&Grid::pipe_parallel_rank>,
-       "grid:get_pipe_parallel_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_pipe_parallel_world_size", Function<&Grid::pipe_parallel_world_size>,
-       "grid:get_pipe_parallel_world_size(): as DeepSpeed's grid has it, a number"},
-      {"get_pipe_parallel_group", Function<Group<&GridGroups::pipe>>,
-       "grid:get_pipe_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
-      {"get_data_parallel_rank", Function<&Grid::data_parallel_rank>,
-       "grid:get_data_parallel_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_data_parallel_world_size", Function<&Grid::data_parallel_world_size>,
-       "grid:get_data_parallel_world_size(): as DeepSpeed's grid has it, a number"},
-      {"get_data_parallel_group", Function<Group<&GridGroups::data>>,
-       "grid:get_data_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
-      {"get_slice_parallel_rank", Function<&Grid::slice_parallel_rank>,
-       "grid:get_slice_parallel_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_slice_parallel_world_size", Function<&Grid::slice_parallel_world_size>,
-       "grid:get_slice_parallel_world_size(): as DeepSpeed's grid has it, a number"},
-      {"get_slice_parallel_group", Function<Group<&GridGroups::slice>>,
-       "grid:get_slice_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
-      {"get_model_parallel_rank", Function<&Grid::model_parallel_rank>,
-       "grid:get_model_parallel_rank(): as DeepSpeed's grid has it, a number"},
-      {"get_model_parallel_world_size", Function<&Grid::model_parallel_world_size>,
-       "grid:get_model_parallel_world_size(): as DeepSpeed's grid has it, a number"},
-      {"get_model_parallel_group", Function<Group<&GridGroups::model>>,
-       "grid:get_model_parallel_group(): as DeepSpeed's grid has it, the ranks of the group"},
-  };
+       "grid:stage_to_global(stage [, {data=1}]): the rank of that stage"}};
+  for (NamedFunction getter : kGetters) {
+    const bool is_group = std::string_view(getter.name).ends_with("_group");
+    helps.push_back(Str("grid:", getter.name, "(): as DeepSpeed's grid has it, ",
+                        is_group ? "the ranks of the group" : "a number"));
+    getter.help = helps.back().c_str();
+    methods.push_back(getter);
+  }
   return methods;
 }
 

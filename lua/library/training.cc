@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "engine/base/fd.h"
-#include "engine/base/gpu.h"
 #include "engine/base/log.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/runtime/interface/records.h"
 #include "engine/runtime/interface/texts.h"
@@ -180,7 +180,10 @@ double TrainBatch(lua_State* L, EngineObject& self) {
     batch = LoadEngine().PullMicroBatches(L, 2, MicroBatchesOf(self.plan));
   }
   StepResult result;
-  RunEngine(State::Of(L), *self.engine, [&] { result = self.engine->TrainStep(batch.get()); });
+  RunEngine(State::Of(L), *self.engine, [&] {
+    result = self.engine->TrainStep(batch.get());
+    if (result.owes_save) self.engine->FinishSave();
+  });
   if (result.recut) {
     STRATA_LOG(kWarning) << RecutText(*result.recut);
     self.plan = PlanCut(State::Of(L), self, result.recut->cuts);

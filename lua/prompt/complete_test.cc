@@ -11,6 +11,10 @@ using testing::IsEmpty;
 using testing::IsSupersetOf;
 using testing::Not;
 
+constexpr char kJob[] =
+    "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
+    "batch = {micro_batches = 1, micro_batch_size = 1}}";
+
 class Complete : public StateTest {
  protected:
   std::vector<std::string> Of(const std::string& line) { return state().Complete(line).candidates; }
@@ -122,18 +126,14 @@ TEST_F(Complete, OptionsOfWhatIsCalled) {
   EXPECT_THAT(Of("strata.dataset{length=3, ge"), ElementsAre("get="));
   EXPECT_THAT(Of("strata.data.csv{'a.csv'}:random_crop{pad"), ElementsAre("padding="));
   EXPECT_THAT(Of("strata.data.csv{'a.csv'}:take(3):shuf"), ElementsAre("shuffle"));
-  Show(
-      "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
-      "batch = {micro_batches = 1, micro_batch_size = 1}}");
+  Show(kJob);
   EXPECT_THAT(Of("job:plan{pi"), ElementsAre("pipe="));
   EXPECT_THAT(Of("print(job:train{ste"), ElementsAre("steps="));
   EXPECT_EQ(state().Complete("nn.Dropout{inpl").start, 11u);
 }
 
 TEST_F(Complete, BehindCallsWhoseTypeIsKnown) {
-  Show(
-      "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
-      "batch = {micro_batches = 1, micro_batch_size = 1}}");
+  Show(kJob);
   EXPECT_THAT(Of("job:plan{}.bo"), ElementsAre("bounds"));
   EXPECT_THAT(Of("job:plan{pipe=2}:mo"), ElementsAre("move"));
   EXPECT_THAT(Of("job:plan{pipe=2, name='a}b('}:mo"), ElementsAre("move"));
@@ -176,9 +176,7 @@ TEST_F(Complete, WhatStringsMaySay) {
   EXPECT_THAT(Of("strata.help('partit"), ElementsAre("partition"));
   EXPECT_THAT(Of("strata.help('micro_batch_s"), ElementsAre("micro_batch_size"));
   EXPECT_THAT(Of("strata.help('adamw"), ElementsAre("adamw"));
-  Show(
-      "job = strata.job{layers = {nn.ReLU{}}, input = {shape = {2}}, device = 'cpu', "
-      "batch = {micro_batches = 1, micro_batch_size = 1}}");
+  Show(kJob);
   EXPECT_THAT(Of("job:search{cluster='8xH1"), ElementsAre("8xH100"));
   EXPECT_THAT(Of("job:plan{}:compare{methods={'uni"), ElementsAre("uniform"));
   EXPECT_THAT(Of("job:plan{}:compare{methods={'uniform', 'ti"), ElementsAre("time"));

@@ -210,8 +210,22 @@ std::string OptionHelp(const std::string& name) {
   return Join(helps, "\n\n");
 }
 
+constexpr std::string_view kJob = "job.";
+
+/// Of "job.save" and "job.save.every", as help's own texts begin; "" of others.
+std::string JobKeyHelp(std::string_view name) {
+  if (!name.starts_with(kJob)) return "";
+  name.remove_prefix(kJob.size());
+  const size_t dot = name.find('.');
+  const Field* const key = FindField(JobFields(), name.substr(0, dot));
+  if (!key) return "";
+  if (dot == name.npos) return KeyHelp(*key);
+  return Join(MemberHelps(*key, std::string(name.substr(dot + 1))), "\n\n");
+}
+
 /// What somebody may mean by a name; "" where nobody knows it.
 std::string TopicHelp(lua_State* L, const std::string& name) {
+  if (std::string help = JobKeyHelp(name); !help.empty()) return help;
   if (const Field* key = FindField(JobFields(), name)) return KeyHelp(*key);
   if (const LayerType* type = FindLayerType(name)) return WithoutEnd(LayerHelp(*type));
   if (PushNamed(L, name)) return HelpOn(L, -1);
@@ -281,6 +295,10 @@ std::string HelpOnExpression(lua_State* L, const std::string& expression) {
     }
     if (found && chain.steps.empty() && !FollowStep(L, chain.word)) {
       PushText(L, chain.word);
+      return HelpOn(L, -1);
+    }
+    if (!found && text.starts_with(kJob)) {
+      PushText(L, text);
       return HelpOn(L, -1);
     }
   }

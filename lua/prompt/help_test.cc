@@ -80,6 +80,18 @@ TEST_F(Help, OfMembersAndChoicesOfKeys) {
   EXPECT_THAT(printed_, StartsWith("job.schedule = \"zb_h1\"\njob.schedule: the order of"));
 }
 
+TEST_F(Help, OfKeysByTheirTitles) {
+  Show("help('job.save')");
+  EXPECT_THAT(printed_, StartsWith("job.save: "));
+  printed_.clear();
+  Show("help('job.save.every')");
+  EXPECT_THAT(printed_, AllOf(StartsWith("job.save.every: "), Not(HasSubstr("job.eval.every"))));
+  Show("job = nil");
+  EXPECT_THAT(Show("job.save?"), StartsWith("job.save: "));
+  EXPECT_THAT(Show("job.save.every?"), StartsWith("job.save.every: "));
+  EXPECT_THAT(Fail("job.sace?"), HasSubstr("help knows nothing of \"job.sace\""));
+}
+
 TEST_F(Help, OfAMemberNamesAllThatHaveIt) {
   EXPECT_THAT(Show("every?"),
               AllOf(HasSubstr("job.eval.every: steps between two evaluations"),

@@ -24,7 +24,7 @@ void OpenLibrary(lua_State* L, const char* name, lua_CFunction open) {
   lua_call(L, 1, 0);
 }
 
-/// Sets `table`.`name` = nil for each name; the globals where `table` is null.
+/// Sets `table`.`name` = nil for each name.
 void Remove(lua_State* L, const char* table, std::initializer_list<const char*> names) {
   lua_getglobal(L, table);
   for (const char* name : names) {

@@ -39,7 +39,7 @@ TensorIndex Position(lua_State* L, int index) {
   if (lua_type(L, index) == LUA_TNUMBER) return IntArgument(L, index, "a whole number");
   if (IsPlainTable(L, index)) return Range(L, index);
   if (lua_type(L, index) == LUA_TSTRING && TextAt(L, index) == "...") return at::indexing::Ellipsis;
-  ThrowExpected(L, index, kPosition);
+  ThrowNoTensor(L, index, kPosition);
 }
 
 std::vector<TensorIndex> Positions(lua_State* L, int key) {
@@ -49,7 +49,10 @@ std::vector<TensorIndex> Positions(lua_State* L, int key) {
   std::vector<TensorIndex> positions;
   for (int i = 1; i <= shape.positions; ++i) {
     lua_rawgeti(L, key, i);
-    if (lua_isnil(L, -1)) throw ConfigError(Str("position ", i, " is nil; {} is all of a dim"));
+    if (lua_isnil(L, -1)) {
+      throw ConfigError(Str("position ", i, " is nil; {} is all of a dim, and x:unsqueeze(dim) ",
+                            "does what None does"));
+    }
     positions.push_back(Position(L, lua_gettop(L)));
     lua_pop(L, 1);
   }

@@ -6,6 +6,7 @@
 
 #include "engine/comm/groups/specs.h"
 #include "engine/tensors/dtype.h"
+#include "lua/tensors/tensors.h"
 
 namespace strata::lua {
 
@@ -28,6 +29,10 @@ PlainTensors ToPlain(const std::vector<at::Tensor>& tensors) {
     plain.bytes.append(static_cast<const char*>(flat.const_data_ptr()), flat.nbytes());
   }
   return plain;
+}
+
+void PushHalf(lua_State* L, const PlainTensors& half) {
+  half.specs.empty() ? lua_pushnil(L) : PushTensors(L, ToTensors(half));
 }
 
 }  // namespace strata::lua

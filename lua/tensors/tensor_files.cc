@@ -4,7 +4,6 @@
 #include <ATen/ops/from_blob.h>
 
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,16 +16,12 @@
 #include "engine/tensors/dtype.h"
 #include "lua/core/bind/binding.h"
 #include "lua/core/bind/convert.h"
-#include "lua/core/chunk.h"
-#include "lua/core/core.h"
-#include "lua/core/read_access.h"
+#include "lua/core/file_access.h"
 #include "lua/library/library.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kAligned = 64;  // operators choose their kernels by less
 
@@ -98,36 +93,12 @@ std::vector<data::Array> ArraysAt(lua_State* L, int index) {
   return arrays;
 }
 
-/// Below the script's folder only, and nothing hidden; at the prompt anywhere.
-std::string WritablePath(lua_State* L, const std::string& path, const char* end) {
-  const fs::path asked(path);
-  if (asked.extension() != end) {
-    throw ConfigError(
-        Str("strata.tensors.save: the file's name must end in ", end, ", not \"", path, "\""));
-  }
-  if (State::Core::Of(L).script.empty()) return path;
-  for (const fs::path& part : asked) {
-    if (!part.string().starts_with('.')) continue;
-    throw ConfigError(Str("strata.tensors.save: the file must be below the script's folder and ",
-                          "not hidden, not \"", path, "\""));
-  }
-  const std::string folder = CallingFolder(L);
-  if (!asked.has_parent_path()) return (fs::path(folder) / asked).string();
-  const std::string parent =
-      PathWithin(folder, asked.parent_path().string(), "strata.tensors.save");
-  return (fs::path(parent) / asked.filename()).string();
-}
-
-/// Only files of arrays may be replaced; a link is not followed.
-void CheckReplaceable(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(path, error);
-  if (!fs::exists(status)) return;
+bool HoldsTensors(const std::string& path) {
   try {
-    if (!fs::is_regular_file(status)) throw WorldError("no file");
     data::ReadArrays(path);
+    return true;
   } catch (const WorldError&) {
-    throw ConfigError(Str(path, " is there and is no file of tensors; it stays"));
+    return false;
   }
 }
 
@@ -136,17 +107,11 @@ int Save(lua_State* L) {
   const std::string path = TextArgument(L, 1, "a file's path");
   const std::vector<data::Array> arrays = ArraysAt(L, 2);
   const bool is_one = arrays.size() == 1 && arrays[0].name.empty();
-  const std::string file = WritablePath(L, path, is_one ? ".npy" : ".safetensors");
-  CheckReplaceable(file);
+  const std::string file =
+      WritablePath(L, path, {is_one ? ".npy" : ".safetensors"}, "strata.tensors.save");
+  CheckReplaceable(file, "file of tensors", HoldsTensors);
   data::WriteArrays(file, arrays);
   return 0;
-}
-
-int UnknownFunction(lua_State* L) {
-  const std::string name = TextArgument(L, 2, "a name");
-  const std::vector<std::string> names = ShapeOf(L, 1).names;
-  throw ConfigError(
-      Str("there is no strata.tensors.", name, DidYouMean(name, names, names.size())));
 }
 
 }  // namespace
@@ -162,7 +127,7 @@ void OpenTensorFiles(lua_State* L) {
        "strata.tensors.save(path, x): a tensor as .npy, or a table of tensors by name as "
        ".safetensors\nA script writes below its own folder."}};
   SetFunctions(L, functions);
-  SetUnknownName(L, Bound<UnknownFunction>);
+  RefuseUnknownNames(L, "strata.tensors.");
   lua_pop(L, 1);
 }
 

@@ -62,6 +62,19 @@ Pushed Shape(lua_State* L, const at::Tensor& tensor) {
   return {};
 }
 
+/// q:view(...) and q.shape of all that x:split(...) gave.
+int ReadOfTensors(lua_State* L) {
+  if (lua_type(L, 2) != LUA_TSTRING) return 0;
+  const std::string name(TextAt(L, 2));
+  GivenType<at::Tensor>(L);
+  const int type = lua_gettop(L);
+  const bool is_member = PushTypeMethod(L, type, name) || PushTypeProperty(L, type, name) ||
+                         FindOperator(name) != nullptr;
+  if (!is_member) return 0;
+  throw ConfigError(Str("a list of ", Plural(static_cast<int64_t>(lua_objlen(L, 1)), "tensor"),
+                        " has no \"", name, "\"; local a, b = unpack(list) gives its tensors"));
+}
+
 /// x:size(), x:size(dim)
 Value Size(const at::Tensor& tensor, std::optional<int64_t> dim) {
   if (!dim) return Value::IntList(Sizes(tensor));
@@ -183,10 +196,20 @@ at::Tensor Filled(double value, const at::Tensor& other) {
       .fill_(value);
 }
 
+/// x * (t ~= 0) would be x times true.
+void RefuseBooleans(lua_State* L, const char* name) {
+  for (const int side : {1, 2}) {
+    if (!lua_isboolean(L, side)) continue;
+    throw ConfigError(
+        Str(name, " expects tensors and numbers, got ", Describe(L, side), BooleanHint(L, side)));
+  }
+}
+
 /// An operator of arithmetic: the number may stand on either side.
 template <Words kName>
 int Arithmetic(lua_State* L) {
   const char* name = kName.text;
+  RefuseBooleans(L, name);
   if (!TensorAt(L, 1) && lua_type(L, 1) == LUA_TNUMBER) {
     PushTensor(L, Filled(lua_tonumber(L, 1), TensorArgument(L, 2, "a tensor")));
     lua_replace(L, 1);
@@ -239,6 +262,7 @@ std::string ResultsText(const c10::FunctionSchema& schema) {
     const std::string& name = result.name();
     results.push_back(Str(result.type()->str(), name.empty() ? "" : " ", name));
   }
+  if (results == std::vector<std::string>{"Tensor[]"}) return "Tensor[], a list: unpack(...)";
   return results.size() == 1 ? results[0] : "(" + Join(results, ", ") + ")";
 }
 
@@ -405,6 +429,10 @@ void Push(lua_State* L, const at::Tensor& tensor) {
   PushTensor(L, tensor);
 }
 
+void PushTensors(lua_State* L, const std::vector<at::Tensor>& tensors) {
+  tensors.size() == 1 ? PushTensor(L, tensors[0]) : Push(L, tensors);
+}
+
 const at::Tensor* TensorAt(lua_State* L, int index) {
   if (!IsObject(L, index, TypeOf<at::Tensor>::Get())) return nullptr;
   return static_cast<std::shared_ptr<at::Tensor>*>(lua_touserdata(L, index))->get();
@@ -412,20 +440,31 @@ const at::Tensor* TensorAt(lua_State* L, int index) {
 
 const at::Tensor& TensorArgument(lua_State* L, int index, std::string_view what) {
   const at::Tensor* tensor = TensorAt(L, index);
-  if (tensor == nullptr) ThrowExpected(L, index, what);
+  if (tensor == nullptr) ThrowNoTensor(L, index, what);
   return *tensor;
 }
 
+void ThrowNoTensor(lua_State* L, int index, std::string_view what) {
+  throw ConfigError(Str("expected ", what, ", got ", Describe(L, index), BooleanHint(L, index)));
+}
+
+std::string BooleanHint(lua_State* L, int index) {
+  if (!lua_isboolean(L, index)) return "";
+  return " (x == y and x ~= y are one boolean; x:eq(y) and x:ne(y) compare the elements)";
+}
+
+void WatchTensors(lua_State* L) { WatchData(L, "strata.list_of_tensors", Bound<ReadOfTensors>); }
+
 std::vector<at::Tensor> TensorsArgument(lua_State* L, int index, std::string_view what) {
   if (const at::Tensor* tensor = TensorAt(L, index)) return {*tensor};
-  if (!IsPlainTable(L, index)) ThrowExpected(L, index, what);
+  if (!IsPlainTable(L, index)) ThrowNoTensor(L, index, what);
   std::vector<at::Tensor> tensors;
   for (size_t i = 1; i <= lua_objlen(L, index); ++i) {
     lua_rawgeti(L, index, static_cast<int>(i));
     const at::Tensor* tensor = TensorAt(L, lua_gettop(L));
     if (tensor == nullptr) {
-      throw ConfigError(
-          Str("expected ", what, ", got a list whose entry ", i, " is ", Describe(L, -1)));
+      throw ConfigError(Str("expected ", what, ", got a list whose entry ", i, " is ",
+                            Describe(L, -1), BooleanHint(L, -1)));
     }
     tensors.push_back(*tensor);
     lua_pop(L, 1);

@@ -14,6 +14,7 @@
 #include "lua/core/bind/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
+#include "lua/library/library.h"
 #include "lua/tensors/model.h"
 #include "lua/tensors/operators/call.h"
 #include "lua/tensors/operators/functional.h"
@@ -145,8 +146,7 @@ void OpenTensors(lua_State* L) {
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorHelp);
   lua_pushcfunction(L, Bound<ResultOfOperator>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorResult);
-  const NamedFunction library[] = {
-      {"no_grad", Bound<NoGrad>, "strata.no_grad(f, ...): f(...) without gradients"}};
+  const NamedFunction library[] = {{"no_grad", Bound<NoGrad>, kNoGradHelp}};
   SetFunctions(L, library);
   OpenModel(L);
   OpenTensorFiles(L);

@@ -17,6 +17,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <lua.hpp>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,12 +33,22 @@ inline constexpr int64_t kMostBetweenCollections = 8 << 20;
 void CollectIfDue(lua_State* L, int64_t more = 0);
 
 void PushTensor(lua_State* L, at::Tensor tensor);
+/// One tensor as itself, several or none as a list.
+void PushTensors(lua_State* L, const std::vector<at::Tensor>& tensors);
 /// The tensor at `index`, or null when it is something else; lives as long as it is on the stack.
 const at::Tensor* TensorAt(lua_State* L, int index);
 /// The same; throws ConfigError "expected WHAT, got ...".
 const at::Tensor& TensorArgument(lua_State* L, int index, std::string_view what);
 /// A tensor or a list of tensors. Throws ConfigError "expected WHAT, got ..." for anything else.
 std::vector<at::Tensor> TensorsArgument(lua_State* L, int index, std::string_view what);
+
+/// The error of TensorArgument(), for those who take more than tensors.
+[[noreturn]] void ThrowNoTensor(lua_State* L, int index, std::string_view what);
+/// For messages: " (what compares elements)" where a boolean stands at `index`, else "".
+std::string BooleanHint(lua_State* L, int index);
+/// Reading a tensor's member of the list of tensors at the top of the stack is an error from now
+/// on.
+void WatchTensors(lua_State* L);
 
 /// "float32 (2, 3)": for messages.
 std::string DescribeTensor(const at::Tensor& tensor);

@@ -225,6 +225,42 @@ TEST_F(TensorsTest, ErrorsNameWhatIsWrong) {
   }
 }
 
+TEST_F(TensorsTest, ABooleanIsNoTensorOfThem) {
+  Shown("x = F.arange(3)");
+  const char* kHint = "x:eq(y) and x:ne(y) compare the elements";
+  for (const char* line :
+       {"x * (x ~= 0)", "(x == 0) + x", "x - true", "x / (x == 0)", "x ^ true", "x % true",
+        "x[{x == 0}]", "x[x ~= 0]", "x:masked_fill(x == 0, 1)", "F.softmax(x == 0, 0)"}) {
+    EXPECT_THAT(ErrorOf(line), HasSubstr(kHint)) << line;
+  }
+  EXPECT_THAT(ErrorOf("x * (x ~= 0)"), HasSubstr("mul expects tensors and numbers, got true"));
+  Shown("q = F.zeros{1, 1, 2, 2}");
+  EXPECT_THAT(ErrorOf("F.scaled_dot_product_attention(q, q, q, {attn_mask = q == 0})"),
+              AllOf(HasSubstr("Tensor? attn_mask"), HasSubstr(kHint)));
+  EXPECT_THAT(ErrorOf("x:backward(x == 0)"), HasSubstr(kHint));
+  EXPECT_THAT(ErrorOf("x:exp(true)"), Not(HasSubstr(kHint)));
+  EXPECT_EQ(Shown("F.full({2}, true):all():item()"), "true");
+}
+
+TEST_F(TensorsTest, SeveralTensorsInAListAreTakenApart) {
+  EXPECT_EQ(Shown("a, b = unpack(F.arange(4):split(2))"), "");
+  EXPECT_EQ(Shown("{a, b}"), "{tensor([0, 1]), tensor([2, 3])}");
+  Shown("q, k = F.arange(4):split(2)");
+  EXPECT_THAT(ErrorOf("q:view(2, 1)"),
+              HasSubstr("a list of 2 tensors has no \"view\"; local a, b = unpack(list)"));
+  for (const char* member : {"q.shape", "q:float()", "q:sum()", "q.T"}) {
+    EXPECT_THAT(ErrorOf(member), HasSubstr("a list of 2 tensors has no")) << member;
+  }
+  EXPECT_THAT(Shown("F.unbind?"), EndsWith("-> Tensor[], a list: unpack(...)"));
+  // Else it is a table like any other.
+  EXPECT_EQ(Shown("{#q, q[3] == nil, q.mine == nil, k == nil}"), "{2, true, true, true}");
+  EXPECT_EQ(Shown("q"), "{tensor([0, 1]), tensor([2, 3])}");
+  Shown("q.view, n = 'mine', 0 for i, x in ipairs(q) do n = n + x:sum():item() end");
+  EXPECT_EQ(Shown("{q.view, n}"), "{\"mine\", 6}");
+  Shown("q.view = nil");
+  EXPECT_EQ(Shown("F.cat(q)"), "tensor([0, 1, 2, 3])");
+}
+
 TEST_F(TensorsTest, WhatOpensFilesIsNotReachable) {
   for (const char* name : {"from_file", "save", "load", "set_", "record_stream", "align_tensors"}) {
     EXPECT_THAT(ErrorOf(std::string("F.") + name), HasSubstr("there is no operator")) << name;

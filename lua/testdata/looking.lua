@@ -97,10 +97,11 @@ expect.equal(tostring(advice):find("computing", 1, true) ~= nil, true)
 -- Files: what a script may write is a saved plan below its folder, and nothing else.
 for _, case in ipairs{
   {"a.lua", "must end in .plan or .json"}, {"a", "must end in"}, {"../a.plan", "below the script's folder"},
-  {"/tmp/a.plan", "below the script's folder"}, {".a.plan", "not hidden"}, {".git/a.json", "not hidden"},
+  {"/tmp/a.plan", "below the script's folder", '"/tmp/a.plan"'}, {".a.plan", "not hidden"}, {".git/a.json", "not hidden"},
   {"modules/../a.plan", "below the script's folder"}, {"none/a.plan", "there is no file"}, {"", "must end in"},
+  {"a\0.plan", "below the script's folder"},
 } do
-  expect.error(function() plan:save(case[1]) end, "looking.lua:", case[2])
+  expect.error(function() plan:save(case[1]) end, "looking.lua:", unpack(case, 2))
 end
 expect.error(function() strata.plan("../plans.lua") end, "below the script's folder")
 expect.error(function() strata.plan("plans.lua") end, "no saved plan")

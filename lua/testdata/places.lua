@@ -95,6 +95,14 @@ expect.equal(line_of(function()
   coroutine.wrap(function() coroutine.yield() end)()
   strata.topology(0) -- line 13
 end), at[13])
+expect.equal(line_of(function()
+  local job = strata.job{input = {shape = {4}}, layers = {nn.ReLU{}}, device = "cpu",
+    batch = {micro_batches = 1, micro_batch_size = 1}}
+  local function whole(layers)
+    return {0, #layers}
+  end
+  job:plan{partition = whole} strata.topology(0) -- line 20
+end), at[20])
 
 -- A metamethod, an iterator, a call in an argument.
 expect.equal(line_of(function()

@@ -116,6 +116,9 @@ Pushed CallConstructor(lua_State* L, const LayerConstructor& constructor) {
 
 /// __call of a layer that is only declared.
 Pushed RefuseCall(lua_State*, const LayerSpec& layer) {
+  if (IsLoss(layer)) {
+    throw ConfigError(Str(layer.ToString(), " cannot be called here", LossHint(layer)));
+  }
   throw ConfigError(Str(layer.ToString(),
                         " cannot be called here: keep it in the init of a layer, ",
                         "self.NAME = ", layer.scripted ? "" : "nn.", layer.type,

@@ -22,6 +22,25 @@ constexpr char kResets[] = "strata.resets";  // the registry's; by the id of the
 constexpr size_t kMaxDepth = 20;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
+/// The losses' functions in F, whatever they are called.
+using LossFunction = std::pair<std::string_view, std::string_view>;
+constexpr LossFunction kLossFunctions[] = {
+    {"CrossEntropyLoss", "cross_entropy"},
+    {"NLLLoss", "nll_loss"},
+    {"MSELoss", "mse_loss"},
+    {"L1Loss", "l1_loss"},
+    {"SmoothL1Loss", "smooth_l1_loss"},
+    {"HuberLoss", "huber_loss"},
+    {"BCELoss", "binary_cross_entropy"},
+    {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits"},
+    {"KLDivLoss", "kl_div"},
+    {"PoissonNLLLoss", "poisson_nll_loss"},
+    {"GaussianNLLLoss", "gaussian_nll_loss"},
+    {"CTCLoss", "ctc_loss"},
+    {"TripletMarginLoss", "triplet_margin_loss"},
+    {"CosineEmbeddingLoss", "cosine_embedding_loss"},
+};
+
 /// What stands for a parameter while init runs without allocating.
 struct Placeholder {
   std::vector<int64_t> shape;
@@ -236,10 +255,9 @@ const char* KindName(OwnMember::Kind kind) {
 
 /// Refuses what can be no layer of a layer.
 void CheckKept(const LayerSpec& layer, const std::string& name) {
-  const LayerType* type = layer.scripted ? nullptr : FindLayerType(layer.type);
-  if (type && type->is_loss) {
-    throw ConfigError(Str("self.", name, ": ", layer.type,
-                          " is a loss, not a layer; in a layer, F has ", "the same as a function"));
+  if (IsLoss(layer)) {
+    throw ConfigError(
+        Str("self.", name, ": ", layer.type, " is a loss, not a layer", LossHint(layer)));
   }
   if (!layer.tied_key.empty()) {
     throw ConfigError(Str("self.", name, ": strata.tied{\"", layer.tied_key,
@@ -453,25 +471,29 @@ void PushOwnMember(lua_State* L, int index, const std::string& name) {
   }
 }
 
+bool IsLoss(const LayerSpec& layer) {
+  const LayerType* type = layer.scripted ? nullptr : FindLayerType(layer.type);
+  return type && type->is_loss;
+}
+
+std::string LossHint(const LayerSpec& loss) {
+  const auto* const found =
+      std::ranges::find(kLossFunctions, std::string_view(loss.type), &LossFunction::first);
+  if (found == std::end(kLossFunctions)) return "";
+  return Str("; F.", found->second, "(...) is the same as a function");
+}
+
 void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset) {
-  lua_getfield(L, LUA_REGISTRYINDEX, kResets);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_setfield(L, LUA_REGISTRYINDEX, kResets);
-  }
+  luaL_newmetatable(L, kResets);
   PushFunction(L, reset);
   lua_rawseti(L, -2, init.id);
   lua_pop(L, 1);
 }
 
 bool PushReset(lua_State* L, const FunctionRef& init) {
-  lua_getfield(L, LUA_REGISTRYINDEX, kResets);
-  if (lua_istable(L, -1)) {
-    lua_rawgeti(L, -1, init.id);
-    lua_remove(L, -2);
-  }
+  luaL_newmetatable(L, kResets);
+  lua_rawgeti(L, -1, init.id);
+  lua_remove(L, -2);
   if (lua_isfunction(L, -1)) return true;
   lua_pop(L, 1);
   return false;

@@ -58,6 +58,11 @@ void SetOwnMember(lua_State* L, int index, const std::string& name);
 /// Pushes the member of that name in the `self` at `index`; nil where there is none.
 void PushOwnMember(lua_State* L, int index, const std::string& name);
 
+/// Whether it is a loss of nn, which a script cannot call.
+bool IsLoss(const LayerSpec& layer);
+/// Ends messages about such a loss: "; F.cross_entropy(...) is the same as a function".
+std::string LossHint(const LayerSpec& loss);
+
 /// strata.layer's `reset`, which goes with the `init`: a function(self) that sets initial values
 /// once all is built. PushReset() pushes nothing, and gives false, where there is none.
 void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset);

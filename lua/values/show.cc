@@ -2,7 +2,6 @@
 #include "lua/values/show.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -22,11 +21,7 @@ constexpr size_t kShort = 16;  // entries up to this stand side by side where th
 constexpr int kMaxEntries = 200;
 constexpr int kMaxNesting = 20;
 
-std::string NumberText(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.14g", number);
-  return text;
-}
+std::string NumberText(double number) { return Printf("%.14g", number); }
 
 std::string FunctionText(lua_State* L, int index) {
   const std::string name = FunctionName(L, index);

@@ -4,7 +4,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -194,17 +193,10 @@ Maybe Collect(lua_State* L, int first, int last, const c10::Argument& argument) 
 
 namespace {
 
-/// Numbers as they are written in scripts, the shortest text that is the same.
-std::string NumberText(double number) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, number).ptr;
-  return {text, end};
-}
-
 std::string DefaultText(const IValue& value) {
   if (value.isNone()) return "nil";
   if (value.isBool()) return value.toBool() ? "true" : "false";
-  if (value.isDouble()) return NumberText(value.toDouble());
+  if (value.isDouble()) return FormatDouble(value.toDouble());
   if (value.isString()) return Str("\"", value.toStringRef(), "\"");
   if (value.isList()) {
     std::vector<std::string> elements;
@@ -240,8 +232,8 @@ int PushResult(lua_State* L, const IValue& value) {
     for (const IValue& element : value.toTupleRef().elements()) pushed += PushResult(L, element);
     return pushed;
   } else if (value.isList()) {
-    const auto elements = value.toListRef();
-    PushList(L, elements);
+    PushList(L, value.toListRef());
+    if (value.isTensorList()) WatchTensors(L);
   } else if (value.isBool()) {
     lua_pushboolean(L, value.toBool());
   } else if (value.isInt() || value.isSymInt()) {

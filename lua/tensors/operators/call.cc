@@ -94,7 +94,9 @@ Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments&
       const bool left_out = !value && lua_isnil(L, index) && argument.default_value();
       if (left_out) value = *argument.default_value();
       if (!value) {
-        fit.trouble = Str("expects ", ArgumentText(argument), ", got ", Got(L, index));
+        const bool is_tensor = argument.real_type()->str().starts_with("Tensor");
+        fit.trouble = Str("expects ", ArgumentText(argument), ", got ", Got(L, index),
+                          is_tensor ? BooleanHint(L, index) : "");
         return fit;
       }
       fit.Add(std::move(*value), left_out ? 0 : index);
@@ -146,14 +148,13 @@ bool HasTensor(lua_State* L, const CallArguments& arguments) {
     text += Str("\n  ", Signature(op.name, op.overloads[i].schema()));
   }
   if (op.overloads.size() > kShown) text += Str("\n  and ", op.overloads.size() - kShown, " more");
-  const auto is_boolean = [&](int index) { return lua_isboolean(L, index); };
   if (!HasTensor(L, arguments)) {
     text +=
         Str("\n(a method is called with a colon: x:", op.name, given.empty() ? "())" : "(...))");
   }
-  if (std::ranges::any_of(arguments.positional, is_boolean)) {
-    text += "\n(x == y is one boolean; x:eq(y) compares the elements)";
-  }
+  const auto boolean = std::ranges::find_if(arguments.positional,
+                                            [&](int index) { return lua_isboolean(L, index); });
+  if (boolean != arguments.positional.end()) text += Str("\n", Trim(BooleanHint(L, *boolean)));
   throw ConfigError(text);
 }
 

@@ -175,9 +175,7 @@ function F.instance_norm(input, running_mean, running_var, weight, bias, use_inp
                             eps, true)
 end
 
-function F.layer_norm(input, normalized_shape, weight, bias, eps)
-  return aten.layer_norm(input, normalized_shape, weight, bias, eps)
-end
+F.layer_norm = aten.layer_norm
 
 function F.group_norm(input, num_groups, weight, bias, eps)
   if input:dim() < 2 then fail("expected an input of at least 2 dims, got ", input:dim()) end

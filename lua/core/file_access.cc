@@ -1,4 +1,4 @@
-#include "lua/core/read_access.h"
+#include "lua/core/file_access.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -6,6 +6,7 @@
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "lua/core/chunk.h"
 #include "lua/core/core.h"
 
 namespace strata::lua {
@@ -67,6 +68,39 @@ std::string ReadablePath(lua_State* L, const std::string& folder, std::string_vi
   }
   throw ConfigError(Str(what, " must be a file below the script's folder, not \"", path,
                         "\"; --allow_read=DIR lets scripts read in other folders"));
+}
+
+bool AtPrompt(lua_State* L) {
+  State::Core& core = State::Core::Of(L);
+  return core.script.empty() && core.Place(L).starts_with("prompt[");
+}
+
+std::string WritablePath(lua_State* L, const std::string& path,
+                         const std::vector<std::string>& ends, std::string_view what) {
+  const fs::path asked(path);
+  if (std::ranges::find(ends, asked.extension().string()) == ends.end()) {
+    throw ConfigError(
+        Str(what, ": the file's name must end in ", Join(ends, " or "), ", not \"", path, "\""));
+  }
+  if (AtPrompt(L)) return path;
+  const auto is_hidden = [](const fs::path& part) { return part.string().starts_with('.'); };
+  if (asked.is_absolute() || path.find('\0') != path.npos ||
+      std::ranges::any_of(asked, is_hidden)) {
+    throw ConfigError(Str(what, ": the file must be below the script's folder and not hidden, not ",
+                          "\"", path, "\""));
+  }
+  const std::string folder = CallingFolder(L);
+  if (!asked.has_parent_path()) return (fs::path(folder) / asked).string();
+  const std::string parent = PathWithin(folder, asked.parent_path().string(), what);
+  return (fs::path(parent) / asked.filename()).string();
+}
+
+void CheckReplaceable(const std::string& path, std::string_view kind,
+                      bool (*is_one)(const std::string& path)) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (!fs::exists(status) || (fs::is_regular_file(status) && is_one(path))) return;
+  throw ConfigError(Str(path, " is there and is no ", kind, "; it stays"));
 }
 
 }  // namespace strata::lua
