@@ -1,12 +1,15 @@
 // Main(): finds the command that is asked for, and the texts of its help.
 #include "launcher/command.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <exception>
 
 #include "engine/base/error.h"
+#include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/spec/job/job_fields.h"
 #include "launcher/manual.h"
@@ -16,9 +19,6 @@
 namespace strata::launcher {
 namespace {
 
-constexpr std::string_view kIntroduction =
-    "Strata trains a network that a Lua script describes as a list of layers, cut into a pipeline "
-    "of stages.";
 constexpr std::string_view kMoreHelp =
     "\"strata help COMMAND\" says more about each, \"strata help nn.Conv2d\" and \"strata help "
     "schedule\" about a layer, a key of a job, a function. SCRIPT is a file, or the name of a "
@@ -35,10 +35,6 @@ const Command* Find(const std::vector<Command>& commands, const std::string& nam
   return found == commands.end() ? nullptr : &*found;
 }
 
-bool EndsWith(const std::string& text, std::string_view end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 std::vector<std::string> NamesOf(const std::vector<Command>& commands) {
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands) names.push_back(command.name);
@@ -46,7 +42,7 @@ std::vector<std::string> NamesOf(const std::vector<Command>& commands) {
 }
 
 [[noreturn]] void ThrowUnknown(const std::vector<Command>& commands, const std::string& name) {
-  if (EndsWith(name, ".lua")) {
+  if (name.ends_with(".lua")) {
     throw ConfigError(Str("\"", name, "\" is a script; did you mean \"strata train ", name, "\"?"));
   }
   throw ConfigError(
@@ -64,7 +60,7 @@ bool AsksForHelp(const std::string& argument) { return argument == "--help" || a
 /// a command's.
 std::string TopicHelp(const std::vector<Command>& commands, const std::string& topic) {
   const auto is_part = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; };
-  if (!std::ranges::all_of(topic, is_part) || EndsWith(topic, ".lua")) {
+  if (!std::ranges::all_of(topic, is_part) || topic.ends_with(".lua")) {
     ThrowUnknown(commands, topic);
   }
   try {
@@ -82,7 +78,11 @@ std::string HelpText(const std::vector<Command>& commands,
   const std::string& topic = arguments[0];
   if (topic == "--man") return ManualPage(commands);
   if (topic == "--json") return HelpValue(commands).ToJson(1) + "\n";
-  if (const Command* command = Find(commands, topic)) return CommandHelp(*command);
+  if (const Command* command = Find(commands, topic)) {
+    const bool is_key = FindField(JobFields(), topic) != nullptr;
+    return CommandHelp(*command) +
+           (is_key ? Str("\n\"strata help job.", topic, "\" is about the key of a job.\n") : "");
+  }
   return TopicHelp(commands, topic);
 }
 
@@ -135,6 +135,8 @@ FieldTable JobFlags() {
   });
   return fields;
 }
+
+void Print(std::string_view text) { WriteAll(STDOUT_FILENO, text, "standard output"); }
 
 std::string GeneralHelp(const std::vector<Command>& commands) {
   std::string text = Str(Wrapped("", kIntroduction), "\nUsage: strata COMMAND ...\n\n");

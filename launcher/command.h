@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/fields/fields.h"
@@ -43,6 +44,14 @@ Command CompletionCommand();
 
 /// The keys of a job that can be given by a flag and that this build has.
 FieldTable JobFlags();
+
+/// Writes to standard output. Throws WorldError when that fails.
+void Print(std::string_view text);
+
+/// What the help begins with.
+inline constexpr std::string_view kIntroduction =
+    "Strata trains a network that a Lua script describes as a list of layers, cut into a pipeline "
+    "of stages.";
 
 /// The texts of `strata help` and of `strata help COMMAND`. manual.h has the others.
 std::string GeneralHelp(const std::vector<Command>& commands);

@@ -10,7 +10,9 @@
 namespace strata::launcher {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -46,6 +48,7 @@ const std::vector<Command>& TestCommands() {
        .details =
            "Runs what the file says, line by line, and shows what its last expression\ngives.",
        .run = &Remember},
+      {.name = "eval", .usage = "", .summary = "evaluates", .details = "", .run = &Remember},
       {.name = "refuse", .usage = "", .summary = "refuses", .details = "", .run = &Refuse}};
   return commands;
 }
@@ -80,6 +83,15 @@ TEST(MainTest, HelpKnowsWhatThePromptKnows) {
   EXPECT_THAT(Strata({"help", "nn.Conv2d"}).out, StartsWith("nn.Conv2d{in_channels"));
   EXPECT_THAT(Strata({"help", "schedule"}).out, StartsWith("job.schedule: "));
   EXPECT_THAT(Strata({"help", "train"}).out, StartsWith("Usage: strata train"));
+}
+
+TEST(MainTest, HelpOfAKeyWithTheNameOfACommand) {
+  EXPECT_THAT(Strata({"help", "eval"}).out,
+              AllOf(StartsWith("Usage: strata eval"),
+                    EndsWith("\n\"strata help job.eval\" is about the key of a job.\n")));
+  EXPECT_THAT(Strata({"help", "train"}).out, Not(HasSubstr("strata help job.train")));
+  EXPECT_THAT(Strata({"help", "job.eval"}).out, StartsWith("job.eval: "));
+  EXPECT_THAT(Strata({"help", "job.eval.every"}).out, StartsWith("job.eval.every: "));
 }
 
 TEST(MainTest, TheManualPageHasCommandsFlagsAndKeys) {

@@ -63,6 +63,7 @@ class FakeEngine : public Engine {
   int64_t steps_per_epoch() const override { return 8; }
   const StartReport& start() const override { return start_; }
   SaveReport Save() override { return {.step = step_, .path = job_.save.dir}; }
+  SaveReport FinishSave() override { return Save(); }
   SaveReport SaveBest() override { return Save(); }
   RecutReport Recut(const std::vector<int>& cuts) override { return {.step = step_, .cuts = cuts}; }
   void RequestStop() override { stop_ = true; }
@@ -148,11 +149,8 @@ class FakeApi : public lua::EngineApi {
   std::string Version() const override { return "fake"; }
 
   Value Doctor() const override {
-    return Value::MakeMap({{"libtorch", "fake"},
-                           {"blas", "none"},
-                           {"cpu_capability", "none"},
-                           {"gloo", true},
-                           {"cuda", false}});
+    return Value::MakeMap(
+        {{"libtorch", "fake"}, {"blas", "none"}, {"cpu_capability", "none"}, {"cuda", false}});
   }
   [[noreturn]] void Quit(int code) const override {
     std::fflush(nullptr);

@@ -53,8 +53,7 @@ std::string ManualPage(const std::vector<Command>& commands) {
   std::string text =
       Str(".TH STRATA 1 \"\" \"strata ", kVersion, "\"\n.SH NAME\nstrata \\- trains networks as ",
           "pipelines of stages\n.SH SYNOPSIS\n.B strata\nCOMMAND ...\n.SH DESCRIPTION\n",
-          "Strata trains a network that a Lua script describes as a list of layers, cut into a ",
-          "pipeline of stages.\n.SH COMMANDS\n");
+          kIntroduction, "\n.SH COMMANDS\n");
   for (const Command& command : commands) {
     text += Str(".SS strata ", command.name, " ", Roff(command.usage), "\n", Roff(command.details),
                 "\n", FlagLines(command.flags));

@@ -308,6 +308,15 @@ TEST(PlanTest, AProcessThatMeasuresEndsWithItsLauncher) {
   EXPECT_TRUE(Ends(measuring[0]));
 }
 
+TEST(PlanTest, AFileThatCannotBeWrittenIsNamedBeforeItMeasures) {
+  const Misbehave misbehave("measure=0:0");
+  ::setenv("STRATA_CACHE", (testing::TempDir() + "/unmeasured").c_str(), 1);  // nothing is known
+  const Ended ended = Strata({"plan", kTiny, "--write_costs=/no/folder/costs.json"});
+  ::unsetenv("STRATA_CACHE");
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.text, StartsWith("strata: cannot write to /no/folder/costs.json: "));
+}
+
 TEST(PlanTest, MoreStagesThanLayers) {
   const Ended ended = Strata({"plan", kTiny, "--pipe=7"});
   EXPECT_EQ(ended.code, 2);
@@ -413,10 +422,11 @@ TEST(DoctorTest, WrongWordsAboutLinks) {
   EXPECT_THAT(error({"--link"}), HasSubstr("did you mean \"links\""));
   EXPECT_THAT(error({"--links", "--hostfile=/no/hosts"}), HasSubstr("--hostfile=/no/hosts"));
   EXPECT_THAT(error({"--links", "--transport=glo"}), HasSubstr("\"gloo\""));
-  EXPECT_THAT(error({"--links", "--output=/no/folder/links.json"}),
-              HasSubstr("cannot write the links to /no/folder/links.json"));
   const Misbehave fails("fail=1:0");
   EXPECT_THAT(error({"--links", "--ranks=2"}), HasSubstr("rank 1"));
+  EXPECT_THAT(error({"--links", "--ranks=2", "--output=/no/folder/links.json"}),
+              HasSubstr("cannot write to /no/folder/links.json"))
+      << "before it measures";
 }
 
 TEST(HelpTest, EveryCommandHasOne) {

@@ -1,13 +1,10 @@
 // Helpers for the launcher's tests: a Terminal whose output a test can read, a step to report.
 #pragma once
 
-#include <unistd.h>
-
-#include <array>
 #include <string>
 
 #include "engine/runtime/interface/engine.h"
-#include "launcher/process/streams/pipes.h"
+#include "launcher/process/child.h"
 #include "launcher/terminal/terminal.h"
 
 namespace strata::launcher {
@@ -18,16 +15,7 @@ class CapturedTerminal {
   Terminal& terminal() { return terminal_; }
   /// All that was written to standard output and standard error, together. Nothing can be written
   /// afterwards.
-  std::string Text() {
-    pipe_.write.Close();
-    std::string text;
-    std::array<char, 4096> buffer;
-    ssize_t count;
-    while ((count = ::read(pipe_.read.get(), buffer.data(), buffer.size())) > 0) {
-      text.append(buffer.data(), static_cast<size_t>(count));
-    }
-    return text;
-  }
+  std::string Text() { return Drain(pipe_); }
 
  private:
   Pipe pipe_ = MakePipe();

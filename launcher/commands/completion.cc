@@ -1,6 +1,4 @@
 // The command `strata completion bash|zsh`, which prints what a shell completes `strata` with.
-#include <unistd.h>
-
 #include <algorithm>
 #include <map>
 
@@ -9,7 +7,6 @@
 #include "engine/spec/flags/overrides.h"
 #include "launcher/command.h"
 #include "launcher/manual.h"
-#include "launcher/process/streams/pipes.h"
 #include "launcher/version.h"
 
 namespace strata::launcher {
@@ -152,7 +149,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   if (arguments.size() != 1 || (arguments[0] != "bash" && arguments[0] != "zsh")) {
     throw ConfigError(Str("expected the name of a shell: strata completion ", command.usage));
   }
-  WriteAll(STDOUT_FILENO, Script(arguments[0]), "standard output");
+  Print(Script(arguments[0]));
   return 0;
 }
 

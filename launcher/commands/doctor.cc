@@ -1,24 +1,21 @@
 // The command `strata doctor`, which shows what this machine offers and what is missing, and what
 // messages take between ranks.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 
 #include "engine/base/error.h"
-#include "engine/base/gpu.h"
+#include "engine/base/fd.h"
+#include "engine/base/machine/cores.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/share/share.h"
 #include "engine/spec/flags/flags.h"
-#include "engine/tensors/machine_cores.h"
 #include "launcher/command.h"
 #include "launcher/job/links_job.h"
 #include "launcher/job/script_job.h"
 #include "launcher/place/machine.h"
 #include "launcher/place/remote.h"
-#include "launcher/process/streams/pipes.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/terminal/terminal.h"
 #include "launcher/version.h"
@@ -48,9 +45,7 @@ int ShowFindings(bool as_json) {
   std::vector<Finding> findings = Program();
   for (Finding& finding : MachineFindings()) findings.push_back(std::move(finding));
   for (Finding& finding : Engine()) findings.push_back(std::move(finding));
-  WriteAll(STDOUT_FILENO,
-           as_json ? FindingsValue(findings).ToJson(2) + "\n" : FindingsText(findings),
-           "standard output");
+  Print(as_json ? FindingsValue(findings).ToJson(2) + "\n" : FindingsText(findings));
   const bool healthy = std::all_of(findings.begin(), findings.end(),
                                    [](const Finding& finding) { return finding.problem.empty(); });
   return healthy ? 0 : 1;
@@ -84,11 +79,7 @@ FieldTable LinkFields() {
 /// Where the ranks are: on the machines of a host file, else here.
 Placement PlacementOfLinks(const Value& own) {
   Placement placement = PlacementHere(own);
-  if (placement.is_part()) {
-    throw ConfigError(Str("strata doctor --links starts all ranks itself, but this process is ",
-                          "rank ", placement.first.rank, " of ", placement.world_size, " of ",
-                          placement.launcher));
-  }
+  CheckIsWhole(placement, "strata doctor --links");
   const Value& ranks = own["ranks"];
   if (placement.world_size > 0 && !ranks.is_null()) {
     throw ConfigError("--ranks and --hostfile: the host file says how many ranks there are");
@@ -136,30 +127,24 @@ Outcome Measure(Placement placement, const Value& own, JobListener& listener,
   return Supervise(std::move(hosts), placement.first.store_port, listener, options);
 }
 
-void Write(const std::string& path, const std::string& text) {
-  const Fd out(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!out.is_open()) ThrowErrno("cannot write the links to " + path);
-  WriteAll(out.get(), text, path);
-}
-
 int ShowLinks(const Value& own) {
   Terminal terminal;
   LinksListener listener(terminal);
-  const Outcome outcome = Measure(PlacementOfLinks(own), own, listener,
-                                  SupervisorOptions{.output = &terminal.output()});
+  Placement placement = PlacementOfLinks(own);
+  const Value& output = own["output"];
+  if (!output.is_null()) CheckWritable(output.as_string());
+  const Outcome outcome =
+      Measure(std::move(placement), own, listener, SupervisorOptions{.output = &terminal.output()});
   if (outcome.exit_code != 0 || !listener.links()) return Shown(terminal, outcome);
   const LinkTable& links = *listener.links();
   const std::string file = ToValue(links).ToJson(1) + "\n";
-  const Value& output = own["output"];
-  if (!output.is_null()) Write(output.as_string(), file);
+  if (!output.is_null()) WriteFile(output.as_string(), file);
   const std::string use = output.is_null()
                               ? "--output=F keeps them, for --links=F of train and plan"
                               : Str("train and plan take them with --links=", output.as_string());
-  WriteAll(STDOUT_FILENO,
-           own["json"].as_bool() ? file
-                                 : Str(LinksText(links), "\nover ", links.transport(),
-                                       ", each way while the other ", "is busy, too; ", use, "\n"),
-           "standard output");
+  Print(own["json"].as_bool() ? file
+                              : Str(LinksText(links), "\nover ", links.transport(),
+                                    ", each way while the other is busy, too; ", use, "\n"));
   return 0;
 }
 

@@ -1,10 +1,7 @@
 // The command `strata inspect FILE|FOLDER`, which shows what was saved and checks that it is whole.
-#include <unistd.h>
-
 #include <optional>
 
 #include "engine/base/error.h"
-#include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/spec/flags/flags.h"
@@ -47,11 +44,11 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   }
   if (!out.is_null()) {
     if (EventsOf(flags.own())) throw ConfigError("--events: --merge takes no flight record");
-    WriteAll(STDOUT_FILENO, MergeInto(path, out.as_string(), only_weights), "standard output");
+    Print(MergeInto(path, out.as_string(), only_weights));
     return 0;
   }
   const Inspection inspection = Inspect(path, EventsOf(flags.own()));
-  WriteAll(STDOUT_FILENO, inspection.text, "standard output");
+  Print(inspection.text);
   return inspection.whole ? 0 : 1;
 }
 

@@ -1,6 +1,4 @@
 // The command `strata new NAME`, which makes a folder to begin with.
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -13,7 +11,6 @@
 #include "engine/share/share.h"
 #include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
-#include "launcher/process/streams/pipes.h"
 
 namespace strata::launcher {
 namespace {
@@ -77,10 +74,8 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   WriteFile(folder / "train.lua", script);
   if (*chosen.data) WriteFile(folder / chosen.data_as, data);
   WriteFile(folder / "README.md", Readme(folder.filename().string(), chosen));
-  WriteAll(STDOUT_FILENO,
-           Str(folder.string(), ": ", chosen.about, "\nstrata train ",
-               (folder / "train.lua").string(), "\n"),
-           "standard output");
+  Print(Str(folder.string(), ": ", chosen.about, "\nstrata train ", (folder / "train.lua").string(),
+            "\n"));
   return 0;
 }
 

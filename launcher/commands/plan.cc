@@ -1,16 +1,12 @@
 // The command `strata plan SCRIPT`, which shows how a job would run, without running it.
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cstdio>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/fd.h"
 #include "engine/picture/plan_picture.h"
 #include "engine/predict/decisions.h"
 #include "launcher/command.h"
 #include "launcher/job/script_job.h"
-#include "launcher/process/streams/pipes.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
 #include "launcher/report/planner_report.h"
@@ -24,10 +20,9 @@ namespace {
 Measure Keeping(Measure measure, const Value& file) {
   if (file.is_null()) return measure;
   return [measure = std::move(measure), path = file.as_string()](const MeasureTask& task) {
+    CheckWritable(path);
     const Profile profile = measure(task);
-    const Fd out(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!out.is_open()) ThrowErrno("cannot write the costs to " + path);
-    WriteAll(out.get(), ProfileValue(profile, task).ToJson(1) + "\n", path);
+    WriteFile(path, ProfileValue(profile, task).ToJson(1) + "\n");
     return profile;
   };
 }
@@ -42,8 +37,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
       throw ConfigError(
           "--svg and --html draw a plan of the job's own grid: leave out --auto and --simulate");
     }
-    WriteAll(STDOUT_FILENO, PlannerReport(job, script.flags.job(), own, &state.script()),
-             "standard output");
+    Print(PlannerReport(job, script.flags.job(), own, &state.script()));
     return 0;
   }
   if (!own["write_costs"].is_null()) {
@@ -65,7 +59,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   const std::string text = own["json"].as_bool()
                                ? PlanRecord(job, plan, forecast).ToJson(2) + "\n"
                                : PlanReport(job, plan, forecast, terminal.colors());
-  WriteAll(STDOUT_FILENO, text, "standard output");
+  Print(text);
   return 0;
 }
 

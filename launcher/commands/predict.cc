@@ -6,12 +6,16 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/data/sources/open_dataset.h"
 #include "engine/runtime/interface/records.h"
+#include "engine/spec/job/data/data_source.h"
+#include "engine/spec/layers/layers.h"
 #include "launcher/command.h"
 #include "launcher/job/inference_job.h"
 #include "launcher/job/script_job.h"
@@ -38,15 +42,50 @@ class TestDataJob : public InferenceJob {
   }
 };
 
+std::shared_ptr<const Dataset> Opened(const DataSpec& data, const Job& job, Script& script) {
+  return OpenDataset(data, {fs::path(job.script).parent_path().string(), job.input, job.seed,
+                            dynamic_cast<DataScript*>(&script)});
+}
+
 /// Where the data has them: of sub-folders, words of a table.
 std::vector<std::string> NamesIn(const Job& job, Script& script) {
   for (const DataSpec* data : {&job.test_data, &job.train_data}) {
     if (!HasEnd(*data)) continue;
-    const DatasetContext context = {fs::path(job.script).parent_path().string(), job.input,
-                                    job.seed, dynamic_cast<DataScript*>(&script)};
-    const std::vector<std::string> names = OpenDataset(*data, context)->class_names();
+    const std::vector<std::string> names = Opened(*data, job, script)->class_names();
     if (!names.empty()) return names;
   }
+  return {};
+}
+
+/// The outputs, by number, whose rows are filled up as the samples are (collate = "pad"): those
+/// that longer samples make longer. A note tells where that does not show.
+std::set<size_t> FilledUp(const Job& job, const Plan& plan, Script& script, Reporter& reporter) {
+  if (job.test_data.options["collate"] != Value("pad")) return {};
+  const TensorSpecs sample = FactsOf(job.test_data).inputs;
+  const int64_t length = sample.at(0).shape.at(0);
+  const auto outputs_for = [&](int64_t samples_length) {
+    TensorSpecs inputs = WithRows(sample, plan.batch.micro_batch_size);
+    for (TensorSpec& input : inputs) input.shape.at(1) = samples_length;  // its mask's, too
+    return InferLayers(job.layers, inputs, &script).back();
+  };
+  std::set<size_t> filled_up;
+  try {
+    const TensorSpecs outputs = outputs_for(length), longer = outputs_for(length + 1);
+    bool is_known = outputs.size() == longer.size();
+    for (size_t k = 0; k < outputs.size() && is_known; ++k) {
+      if (outputs[k] == longer[k]) continue;
+      TensorSpec expected = outputs[k];
+      is_known =
+          expected.shape.size() > 1 && std::exchange(expected.shape[1], length + 1) == length;
+      is_known = is_known && expected == longer[k];
+      filled_up.insert(k);
+    }
+    if (is_known) return filled_up;
+  } catch (const ConfigError&) {  // a model that takes no longer ones
+  }
+  reporter.Send(
+      NoteMessage("rows are as long as the longest sample of their micro-batch: which numbers are "
+                  "of what fills samples up does not show"));
   return {};
 }
 
@@ -54,12 +93,15 @@ std::vector<std::string> NamesIn(const Job& job, Script& script) {
 PredictionOptions OptionsOf(const Value& own, const Job& job, const Plan& plan, Script& script,
                             Reporter& reporter) {
   PredictionOptions options = {.classes = own["as_classes"].as_bool()};
+  const TensorSpecs& output = plan.stages.back().output;
+  const bool is_list = output.size() == 1 && output[0].shape.size() == 2;
+  const int64_t classes = is_list ? output[0].shape[1] : 0;
+  options.probabilities = is_list && GivesProbabilities(job.layers, 2);
+  if (classes > 1 && job.loss.type.starts_with("BCE")) options.loss_of_labels = job.loss.type;
   const Value& names = own["class_names"];
   if (names.is_null()) {
     if (options.classes) options.names = NamesIn(job, script);
-    const TensorSpecs& output = plan.stages.back().output;
-    if (options.names.empty() || output.size() != 1 || output[0].shape.size() != 2) return options;
-    const int64_t classes = output[0].shape[1];
+    if (options.names.empty() || !is_list) return options;
     if (classes == std::ssize(options.names)) return options;
     reporter.Send(NoteMessage(Str("classes are numbers: the data has ", options.names.size(),
                                   " names, the model ", Plural(classes, "output"))));
@@ -87,8 +129,10 @@ std::string StampOf(const std::string& path, const std::string& output) {
   };
   add(path);
   std::vector<std::string> files;
+  const std::string beside = ".tmp-" + fs::path(output).filename().string();  // PlaceBeside()
   fs::recursive_directory_iterator at(path, error);
   for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    if (at->path().filename().string().starts_with(beside)) continue;
     files.push_back(at->path().string());
   }
   std::ranges::sort(files);
@@ -128,6 +172,7 @@ class PredictJob : public TestDataJob {
     TestDataJob::OnPlan(job, plan, script, processes, reporter);
     path_ = own_flags()["output"].as_string();
     options_ = OptionsOf(own_flags(), job, plan, script, reporter);
+    if (path_.ends_with(".jsonl")) options_.filled_up = FilledUp(job, plan, script, reporter);
     what_ = What(job, plan, path_);
     const Predictions before(path_, options_, what_);  // what is wrong shows before work is done
     done_ = before.parts();
@@ -135,11 +180,12 @@ class PredictJob : public TestDataJob {
     reporter.Send(NoteMessage(
         Str("goes on after ", Plural(before.samples(), "sample"), " of ", path_, ".part")));
   }
-  void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
+  void Work(const Job& job, Engine& engine, Script& script, int rank,
+            RankReporter& reporter) override {
     std::optional<Predictions> predictions;
     if (rank == 0) {
       Begun(engine, reporter);
-      predictions.emplace(path_, options_, what_);
+      predictions.emplace(path_, OptionsOfSamples(job, script), what_);
       if (predictions->parts() != done_) throw WorldError(Str("another process writes ", path_));
     }
     for (int64_t part = done_; const auto rows = engine.PredictTestData(part); ++part) {
@@ -152,6 +198,21 @@ class PredictJob : public TestDataJob {
   }
 
  private:
+  /// With what the data tells of each sample: its length, and of a folder of images its file.
+  PredictionOptions OptionsOfSamples(const Job& job, Script& script) const {
+    PredictionOptions options = options_;
+    const auto is_images = [](std::string_view kind) { return kind == "image_folder"; };
+    const bool is_input = own_flags()["input"].is_string();
+    const bool has_files = is_input && AnySource(job.test_data, is_images);
+    if (!has_files && options.filled_up.empty()) return options;
+    const auto data = Opened(job.test_data, job, script);
+    if (has_files) options.file_of = [data](int64_t sample) { return data->name_of(sample); };
+    options.length_of = [data](int64_t sample) {
+      return data->ReadPlain(sample).input.specs.at(0).shape.at(0);
+    };
+    return options;
+  }
+
   // Made in the starter; the ranks have them too:
   std::string path_, what_;
   PredictionOptions options_;
@@ -204,6 +265,7 @@ Command PredictCommand() {
           "order, or over FILE, which is read as data.test is; targets are not read. OUT ends in\n"
           ".npy, .safetensors (the tensor \"output\"), .csv or .jsonl; it is there once it is "
           "whole.\n"
+          "A last layer with several outputs needs .safetensors or .jsonl: \"output_0\", ...\n"
           "The same command goes on with what was interrupted (OUT.part).\n"
           "--eval.batch=N sets the micro-batch size.",
       .flags = {Field::String("output", "the new file"),

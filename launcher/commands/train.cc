@@ -85,7 +85,7 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
                           const std::vector<std::string>& arguments, const Value& own,
                           TrainReport& report, Terminal& terminal) {
   StepFiles files(report, own);
-  RankLogs logs(files, TextOf(own["log_dir"]));
+  RankLogs logs(files, TextOf(own["log_dir"]), /*is_alone=*/!placement.is_part());
   Restarts restarts = RestartsOf(own, placement);
   SupervisorOptions options = SupervisorOptionsOf(own, terminal.output());
   options.keep_record = [&](const Value& record, bool wanted) -> std::string {

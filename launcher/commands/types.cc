@@ -1,6 +1,4 @@
 // The command `strata types`, which tells editors what scripts may write.
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -12,7 +10,6 @@
 #include "engine/spec/flags/flags.h"
 #include "launcher/command.h"
 #include "launcher/manual.h"
-#include "launcher/process/streams/pipes.h"
 #include "launcher/version.h"
 
 namespace strata::launcher {
@@ -187,7 +184,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   const std::string text =
       Str(types.string(), "\n", WriteNew((folder / ".luarc.json").lexically_normal(), kLuaRc),
           WriteNew((folder / ".luacheckrc").lexically_normal(), kLuacheckRc));
-  WriteAll(STDOUT_FILENO, text, "standard output");
+  Print(text);
   return 0;
 }
 

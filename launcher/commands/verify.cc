@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
-#include "engine/base/error.h"
+#include "engine/base/machine/cores.h"
 #include "engine/base/text.h"
 #include "engine/schedule/job/planned_program.h"
-#include "engine/tensors/machine_cores.h"
 #include "launcher/command.h"
 #include "launcher/job/rank_job.h"
 #include "launcher/job/script_job.h"
@@ -18,6 +18,13 @@ namespace strata::launcher {
 namespace {
 
 using Arguments = std::vector<std::string>;
+
+/// The largest relative difference between sums whose terms are added in different orders, where
+/// layers compute in `type`.
+std::string RoundingOf(DType type) {
+  if (type == DType::kBFloat16) return "1e-2";
+  return type == DType::kFloat16 ? "2e-3" : "1e-6";
+}
 
 /// A training that reports all its losses, gradients and parameters.
 class VerifiedJob : public RankJob {
@@ -50,7 +57,8 @@ class VerifiedJob : public RankJob {
          .processes = processes,
          .threads = job.threads,
          .in_order = in_order,
-         .joined = std::ranges::max(plan.joined()) > 1}));
+         .joined = std::ranges::max(plan.joined()) > 1,
+         .rounding = RoundingOf(job.precision.compute)}));
   }
 
   void Work(const Job& job, Engine& engine, Script&, int rank, RankReporter& reporter) override {
@@ -99,29 +107,17 @@ int Record(const Command& command, const Arguments& arguments, RunRecorder& reco
            Terminal& terminal) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
   const Placement placement = PlacementHere(own);
-  if (placement.is_part()) {
-    throw ConfigError(Str("strata verify starts all ranks itself, but this process is rank ",
-                          placement.first.rank, " of ", placement.world_size, " of ",
-                          placement.launcher));
-  }
+  CheckIsWhole(placement, "strata verify");
   VerifiedJob job(command, arguments, placement);
   return Shown(terminal, Supervise(job, recorder, SupervisorOptionsOf(own, terminal.output())));
 }
 
-/// The largest relative difference between sums whose terms are added in different orders.
-constexpr double kRounding = 1e-6;
-
-/// The beginning of the result's line when nothing differs.
-const char* EqualText(const PlannedRun& planned) {
-  if (planned.sharing > 1) {
-    return "equal within 1e-6 (ranks that share layers add up in parts): ";
-  }
-  if (planned.joined) {
-    return "equal within 1e-6 (weight gradients of several micro-batches are one product): ";
-  }
-  return planned.in_order ? "equal bit for bit: "
-                          : "equal within 1e-6 (this schedule adds gradients up in another "
-                            "order than that of the micro-batches): ";
+/// Why the plan adds in another order than one stage; null when it does not.
+const char* OtherOrder(const PlannedRun& planned) {
+  if (planned.sharing > 1) return "ranks that share layers add up in parts";
+  if (planned.joined) return "weight gradients of several micro-batches are one product";
+  if (planned.in_order) return nullptr;
+  return "this schedule adds gradients up in another order than that of the micro-batches";
 }
 
 /// Compares the two runs and shows the result; returns the exit code. Ranks that share layers add
@@ -138,14 +134,17 @@ int Judge(const PlannedRun& planned, RunRecord piped, RunRecord single, Terminal
                    Plural(static_cast<int64_t>(piped.parameters.size()), "tensor"), ")");
   }
   const std::string subject = Str(piped.name, " and ", single.name);
-  const bool exact = planned.in_order && !planned.joined && !shared;
-  const std::string difference = FirstDifference(piped, single, exact ? 0 : kRounding);
+  const char* const why = OtherOrder(planned);
+  const double tolerance = why ? std::stod(planned.rounding) : 0;
+  const std::string difference = FirstDifference(piped, single, tolerance);
   if (!difference.empty()) {
     terminal.Line(Str("DIFFERENT: ", subject, "\n", difference));
     return 1;
   }
-  terminal.Line(Str(EqualText(planned), subject, "; ",
-                    Plural(static_cast<int64_t>(piped.steps.size()), "step"), compared));
+  const std::string equal =
+      why ? Str("equal within ", planned.rounding, " (", why, "): ") : "equal bit for bit: ";
+  terminal.Line(Str(equal, subject, "; ", Plural(static_cast<int64_t>(piped.steps.size()), "step"),
+                    compared));
   return 0;
 }
 
@@ -170,7 +169,8 @@ Command VerifyCommand() {
               "Trains a few steps (--steps, 3 by default) with this plan, then with pipe=1 in one\n"
               "process (and as many replicas), and compares every loss, gradient and parameter.\n"
               "Names the first difference and exits with 1 when there is one. With a model axis\n"
-              "it compares with model=1, losses and norms of gradients within 1e-6.",
+              "it compares with model=1, losses and norms of gradients within 1e-6 (fp16 2e-3,\n"
+              "bf16 1e-2).",
           .flags = {NprocField(), ConfigField(), ScriptTimeoutField(), AllowReadField(),
                     PrepareTimeoutField()},
           .takes_job = true,

@@ -1,14 +1,14 @@
 // The commands `strata import` and `strata export`: published weights become a job's, and a save
 // becomes published weights.
-#include <unistd.h>
-
 #include <algorithm>
+#include <filesystem>
+#include <memory>
 #include <set>
 
 #include "engine/base/error.h"
-#include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/weights/exported.h"
+#include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
 #include "engine/checkpoint/weights/write_weights.h"
 #include "engine/spec/fields/quantity.h"
@@ -41,22 +41,25 @@ std::vector<WantedTensor> TensorsOf(const Job& job) {
   std::vector<WantedTensor> tensors;
   std::set<std::string> ties;
   const std::vector<LayerSpec> layers = InWhole(job.layers);
+  const std::set<std::string> may_miss = TensorsThatMayMiss(layers);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& layer = layers[i];
     const bool again = !layer.tied_key.empty() && !ties.insert(layer.tied_key).second;
     for (const ParameterSpec& parameter : ParametersOf(layer)) {
       const bool is_tied = std::ranges::count(layer.tied_weights, parameter.name) > 0;
       if (again && is_tied) continue;
-      const std::string path = LayerPath(layer, static_cast<int>(i));
-      tensors.push_back({Str(path, ".", parameter.name), {parameter.shape, parameter.dtype}});
+      const std::string name = Str(LayerPath(layer, static_cast<int>(i)), ".", parameter.name);
+      tensors.push_back({name, {parameter.shape, parameter.dtype}, may_miss.contains(name)});
     }
   }
   return tensors;
 }
 
-/// The map of the flag, else the script's, else none; and with it the job that the script
-/// describes.
+/// The map of the flag, else the script's where it is for the same file, else none; and with it the
+/// job that the script describes.
 struct Mapping {
+  std::unique_ptr<lua::State> state;  // calls a map that is a function
+  std::vector<LayerSpec> layers;
   std::vector<WantedTensor> tensors;
   WeightMap map;
   std::string prefix;
@@ -67,10 +70,30 @@ Mapping MappingOf(const Value& own, Flags& flags) {
   mapping.map = WeightMap::From(own["map"], nullptr);
   if (!own.Has("model")) return mapping;
   mapping.prefix = own["prefix"].as_string();
-  lua::State state(StateOptionsOf(own));
-  const Job job = state.LoadJob(ScriptPath(own["model"].as_string()), flags);
+  mapping.state = std::make_unique<lua::State>(StateOptionsOf(own));
+  const Job job = mapping.state->LoadJob(ScriptPath(own["model"].as_string()), flags);
+  mapping.layers = InWhole(job.layers);
   mapping.tensors = TensorsOf(job);
+  std::error_code error;
+  if (!std::filesystem::equivalent(job.weights.from, flags.rest()[0], error)) return mapping;
+  if (mapping.prefix.empty()) mapping.prefix = job.weights.prefix;
+  if (!own["map"].is_null()) return mapping;
+  const Value map = job.weights.map;
+  Script& script = mapping.state->script();
+  mapping.map = WeightMap::From(map, [map, &script](const Value::List& arguments) {
+    return script.Call(map.as_function(), arguments);
+  });
   return mapping;
+}
+
+/// Puts the averages of a training with ema in the place of values; what is said of it where it has
+/// any.
+std::string WithAverages(const Checkpoint& source, std::vector<MappedTensor>& tensors) {
+  int64_t averages = 0;
+  for (MappedTensor& tensor : tensors) averages += MapAverage(source, tensor) ? 1 : 0;
+  if (averages == 0) return "";
+  return Str(Plural(averages, "tensor"),
+             " as their averages (ema), with which evaluations compute");
 }
 
 int Import(const Command& command, const Arguments& arguments) {
@@ -86,12 +109,19 @@ int Import(const Command& command, const Arguments& arguments) {
     throw ConfigError(Str(source->path(), " does not fit ", own["model"].as_string(), ":\n",
                           Join(troubles, "\n"), "\n--strict=false goes on without"));
   }
+  if (tensors.empty()) RefuseAll(weights, taken);
+  weights.CheckCopies(tensors);
+  const std::string averages = WithAverages(*source, tensors);
   const std::string& output = own["output"].as_string();
   WriteWeights(weights, tensors, output);
-  std::string text = troubles.empty() ? "" : Join(troubles, "\n") + "\n";
+  std::string text;
+  for (const auto& notes : {troubles, ConfigNotes(weights, mapping.layers)}) {
+    for (const std::string& note : notes) text += note + "\n";
+  }
   text += Str(output, ": ", Plural(static_cast<int64_t>(tensors.size()), "tensor"), " of ",
               source->path(), "\n");
-  WriteAll(STDOUT_FILENO, text, "standard output");
+  if (!averages.empty()) text += averages + "\n";
+  Print(text);
   return 0;
 }
 
@@ -108,20 +138,14 @@ int Export(const Command& command, const Arguments& arguments) {
   const auto source = Checkpoint::Open(flags.rest()[0]);
   const MappedWeights weights(*source, std::move(mapping.map));
   std::vector<MappedTensor> tensors = Exported(weights);
-  int64_t averages = 0;
-  for (MappedTensor& tensor : tensors) {
-    averages += own["averages"].as_bool() && MapAverage(*source, tensor) ? 1 : 0;
-  }
+  const std::string averages = own["averages"].as_bool() ? WithAverages(*source, tensors) : "";
   const std::vector<std::string> files =
       WritePublished(weights, tensors, own["output"].as_string(), static_cast<int64_t>(shard));
   std::string text =
       Str(own["output"].as_string(), ": ", Plural(static_cast<int64_t>(tensors.size()), "tensor"),
           " of ", source->path(), " in ", Join(files, ", "), "\n");
-  if (averages > 0) {
-    text += Str(Plural(averages, "tensor"), " as their averages (ema), with which evaluations ",
-                "compute; --averages=false takes the values\n");
-  }
-  WriteAll(STDOUT_FILENO, text, "standard output");
+  if (!averages.empty()) text += averages + "; --averages=false takes the values\n";
+  Print(text);
   return 0;
 }
 

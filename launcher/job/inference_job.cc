@@ -23,8 +23,7 @@ class LineListener : public JobListener {
     if (message["piece"].is_string()) terminal_.Text(message["piece"].as_string());
   }
   void OnOutput(int rank, bool is_error, std::string_view line) override {
-    const std::string text = Str(rank >= 0 ? Str("[", rank, "] ") : "", line);
-    is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
+    terminal_.Line(Str(rank >= 0 ? Str("[", rank, "] ") : "", line), is_error);
   }
 
  private:
@@ -80,11 +79,7 @@ int RunInference(const Command& command, const std::vector<std::string>& argumen
                  const std::function<std::unique_ptr<InferenceJob>(const Placement&)>& make) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
   const Placement placement = PlacementHere(own);
-  if (placement.is_part()) {
-    throw ConfigError(Str("strata ", command.name, " starts all ranks itself, but this process is ",
-                          "rank ", placement.first.rank, " of ", placement.world_size, " of ",
-                          placement.launcher));
-  }
+  CheckIsWhole(placement, "strata " + command.name);
   Terminal terminal;
   LineListener listener(terminal);
   const std::unique_ptr<InferenceJob> job = make(placement);

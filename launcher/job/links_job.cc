@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
 #include "lua/host/engine_api.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/schedule/job/planned_program.h"
 #include "engine/share/share.h"
@@ -98,13 +98,6 @@ ScriptArguments ParseScriptArguments(const Command& command,
   }
   std::string path = ScriptPath(rest[0]);
   return {std::move(path), std::move(flags)};
-}
-
-Field NprocField() {
-  return Field::Int("nproc", "ranks to start; none = the product of the degrees")
-      .AtLeast(1)
-      .AtMost(4096)
-      .Optional();
 }
 
 Field ConfigField() {

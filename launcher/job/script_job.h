@@ -32,8 +32,6 @@ struct ScriptArguments {
 ScriptArguments ParseScriptArguments(const Command& command,
                                      const std::vector<std::string>& arguments);
 
-/// The flag --nproc=N, the number of ranks, of commands that run on this machine only.
-Field NprocField();
 /// The flag --config=F.json, a file with job keys (config_file.h).
 Field ConfigField();
 

@@ -8,6 +8,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/spec/layers/layers.h"
+#include "engine/spec/testing_script.h"
 
 namespace strata::launcher {
 namespace {
@@ -78,14 +79,6 @@ TEST(ParseScriptArgumentsTest, WrongFlags) {
   EXPECT_THAT(ErrorWith({"a.lua", "--pipe=x"}), HasSubstr("pipe"));
 }
 
-class NoScript : public Script {
- public:
-  Value Call(const FunctionRef&, const Value::List&) override { return {}; }
-  TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs&) override { return {}; }
-  FirstBatch InferData(const FunctionRef&, int64_t) override { return {}; }
-  void TryLoss(const LayerSpec&, const TensorSpecs&, const TensorSpecs&) override {}
-};
-
 Job TwoLayers() {
   Job job;
   job.input = TensorSpec{{4}, DType::kFloat32};
@@ -97,7 +90,7 @@ Job TwoLayers() {
 }
 
 TEST(PlanHereTest, RanksAreTheProductOfTheDegreesOrSaid) {
-  NoScript script;
+  AnsweringScript script;
   EXPECT_EQ(PlanHere(TwoLayers(), Value::MakeMap(), script).topology.world_size(), 2);
   const Value two = Value::MakeMap({{"nproc", 2}});
   EXPECT_EQ(PlanHere(TwoLayers(), two, script).topology.world_size(), 2);
@@ -106,7 +99,7 @@ TEST(PlanHereTest, RanksAreTheProductOfTheDegreesOrSaid) {
 }
 
 TEST(PlanOnTest, RanksThatOthersStartAreNoThreads) {
-  NoScript script;
+  AnsweringScript script;
   Placement placement = {.launcher = "torchrun", .world_size = 2, .ranks = 1};
   placement.first.world_size = placement.first.local_world_size = 2;
   Job job = TwoLayers();

@@ -1,10 +1,7 @@
 // Host files, and the specs of --include and --exclude.
 #include "launcher/place/hosts.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -173,12 +170,6 @@ std::vector<Host> First(std::vector<Host> hosts, int nodes, int slots) {
     if (slots > 0) host.slots.resize(static_cast<size_t>(slots));
   }
   return hosts;
-}
-
-std::string HostName() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 void CheckHostName(std::string_view name) {

@@ -31,9 +31,6 @@ std::vector<Host> Exclude(const std::vector<Host>& hosts, const std::string& spe
 /// there are fewer.
 std::vector<Host> First(std::vector<Host> hosts, int nodes, int slots);
 
-/// This machine's name, as gethostname() has it.
-std::string HostName();
-
 /// Throws ConfigError for a name that ssh or a shell could take for something other than a host.
 /// Allowed are letters, digits and . _ - : without a '-' in front.
 void CheckHostName(std::string_view name);

@@ -12,11 +12,11 @@
 
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
-#include "engine/base/gpu.h"
+#include "engine/base/machine/cores.h"
+#include "engine/base/machine/gpu.h"
+#include "engine/base/machine/memory.h"
 #include "engine/base/text.h"
 #include "engine/share/share.h"
-#include "engine/tensors/machine_cores.h"
-#include "engine/tensors/machine_memory.h"
 
 namespace strata::launcher {
 namespace {

@@ -9,14 +9,14 @@
 #include <iterator>
 
 #include "engine/base/error.h"
-#include "engine/base/gpu.h"
+#include "engine/base/machine/gpu.h"
+#include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
 #include "launcher/process/nodes/job_process.h"
 
 namespace strata::launcher {
 namespace {
 
-constexpr int kMostRanksHere = 4096;
 constexpr int kDefaultPort = 29'500;
 
 Field Count(std::string name, std::string help) {
@@ -186,12 +186,14 @@ Placement Local(const Asked& asked) {
 
 }  // namespace
 
+Field NprocField(std::string help) {
+  constexpr int kMostRanksHere = 4096;
+  return Field::Int("nproc", std::move(help)).AtLeast(1).AtMost(kMostRanksHere).Optional();
+}
+
 FieldTable PlacementFields() {
   return {
-      Field::Int("nproc", "ranks of the job; none = the product of the degrees")
-          .AtLeast(1)
-          .AtMost(kMostRanksHere)
-          .Optional(),
+      NprocField("ranks of the job; none = the product of the degrees"),
       Count("nproc_per_node", "ranks on each machine"),
       Count("num_gpus", "the same as nproc_per_node"),
       Count("nnodes", "machines; with --hostfile its first ones, else each starts its own ranks"),
@@ -240,6 +242,13 @@ Placement PlacementHere(const Value& flags) {
     ::setenv("CUDA_VISIBLE_DEVICES", placement.visible_devices.c_str(), 1);
   }
   return placement;
+}
+
+void CheckIsWhole(const Placement& placement, std::string_view command) {
+  if (!placement.is_part()) return;
+  throw ConfigError(Str(command, " starts all ranks itself, but this process is rank ",
+                        placement.first.rank, " of ", placement.world_size, " of ",
+                        placement.launcher));
 }
 
 }  // namespace strata::launcher

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/value/value.h"
@@ -44,6 +45,8 @@ struct ThisMachine {
   int gpus = 0;
 };
 
+/// The flag --nproc=N, the number of ranks: all that commands have which run on this machine only.
+Field NprocField(std::string help = "ranks to start; none = the product of the degrees");
 /// The flags for the placement. Some have DeepSpeed's or torchrun's names.
 FieldTable PlacementFields();
 
@@ -56,6 +59,10 @@ Placement ReadPlacement(const Value& flags, const Environment& environment,
 /// ReadPlacement() with this process's environment on this machine. Also hides the GPUs that were
 /// not picked.
 Placement PlacementHere(const Value& flags);
+
+/// Throws ConfigError where other processes start the rest of the ranks. `command` starts all of
+/// them itself: "strata verify".
+void CheckIsWhole(const Placement& placement, std::string_view command);
 
 /// True when `host` is "localhost" or a name of this machine, whose name is `name`.
 bool IsThisMachine(const std::string& host, const std::string& name);

@@ -214,6 +214,12 @@ TEST(ReadPlacementTest, NumbersHaveLimits) {
   }
 }
 
+TEST(CheckIsWholeTest, NamesTheCommandAndWhoStartsTheRest) {
+  CheckIsWhole(Read({"--nproc=3"}), "strata verify");
+  EXPECT_EQ(ConfigErrorOf([] { CheckIsWhole(Read({}, kTorchrun), "strata verify"); }),
+            "strata verify starts all ranks itself, but this process is rank 1 of 2 of torchrun");
+}
+
 TEST(IsThisMachineTest, ByAnyOfItsNames) {
   for (const char* host : {"localhost", "127.0.0.1", "127.1.2.3", "::1", "host1", "host1.net"}) {
     EXPECT_TRUE(IsThisMachine(host, "host1.net")) << host;

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "engine/base/error.h"
+#include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
 #include "engine/comm/meeting/address.h"
 #include "engine/comm/meeting/secret.h"

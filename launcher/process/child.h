@@ -46,6 +46,17 @@ inline int EndOf(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
+/// All that was written into the pipe. Nothing can be written afterwards.
+inline std::string Drain(Pipe& pipe) {
+  pipe.write.Close();
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t count; (count = ::read(pipe.read.get(), buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<size_t>(count));
+  }
+  return text;
+}
+
 /// A running program. The destructor kills it.
 class Child {
  public:

@@ -125,7 +125,7 @@ class FakeJob : public JobProgram {
     if (verb == "bug") throw std::runtime_error(argument);
     if (verb == "signal") ::raise(std::stoi(argument));
     if (verb == "wait") shared_[rank_].asleep = true, sleep_.Wait();
-    if (verb == "stoppable") AwaitStop();
+    if (verb == "stoppable") AwaitStop(argument.empty() ? verb : argument);
     if (verb == "after") WaitForSleepOf(std::stoi(argument));
     if (verb == "outlive") WaitForEndOf(std::stoi(argument));
     if (verb == "peer") WaitForEndOf(std::stoi(argument)), Lose(argument);
@@ -176,10 +176,10 @@ class FakeJob : public JobProgram {
     for (int i = 0; i < end; ++i) std::printf("%d\n", i);
   }
 
-  /// Reports that it can be stopped, and waits until it is asked to stop or aborted.
-  void AwaitStop() {
+  /// Reports that it can be stopped, says `text`, and waits until it is asked to stop or aborted.
+  void AwaitStop(const std::string& text) {
     rank_reporter_->OnStop([this] { stopped_.Wake("stop"); });
-    Say(*rank_reporter_, "stoppable");
+    Say(*rank_reporter_, text);
     try {
       stopped_.Wait();
     } catch (const WorldError&) {
@@ -228,6 +228,7 @@ class Printer : public JobListener {
   void OnOutput(int rank, bool is_error, std::string_view line) override {
     Print(Str(is_error ? "stderr " : "stdout ", rank, ": ", line));
   }
+  void StopFiles() override { Print("no more files"); }
   void Print(const std::string& line) { output.Write(STDOUT_FILENO, line + "\n", "the output"); }
 
   OutputQueue output;

@@ -66,12 +66,23 @@ class Supervisor : public NodeListener {
   void OnMessage(int from, const Value& body) override;
   void OnOutput(int rank, bool is_error, std::string_view line) override {
     if (rank != JobListener::kStarter) CheckRank(rank);
-    listener_.OnOutput(rank, is_error, line);
+    Tell(rank, [&] { listener_.OnOutput(rank, is_error, line); });
   }
   void OnFlight(const Value& ranks) override;
   void OnLost(int exit_code, const std::string& cause) override;
 
  private:
+  /// Lets the listener hear. What it throws ends the job, perhaps once ranks have saved.
+  template <class Call>
+  void Tell(int from, const Call& call) {
+    try {
+      call();
+      has_told_ |= from != JobListener::kStarter;
+    } catch (const WorldError& error) {
+      if (!StopsWell(error.what())) throw;
+    }
+  }
+  bool StopsWell(const std::string& why);
   bool OnOwnMessage(int from, const Value& body);
   /// Throws WorldError unless the rank belongs to the node that is being read.
   void CheckRank(int rank) const;
@@ -117,6 +128,7 @@ class Supervisor : public NodeListener {
   std::vector<RankEnd> ends_;   // of all ranks; those that others started stay empty
   int exits_ = 0;
   std::set<int> stoppable_;  // ranks that have called OnStop()
+  bool has_told_ = false;    // the listener has heard a rank
   bool asked_to_stop_ = false;
   bool stopped_ = false;          // a rank ended early as asked, perhaps by another launcher
   Outcome outcome_;               // a cause that is no rank's failure
@@ -182,9 +194,22 @@ void Supervisor::WaitForEvents() {
 void Supervisor::CheckOutput() {
   if (options_.output == nullptr || options_.output->failure() == nullptr) return;
   ReadSignals();  // the one that ended the reader may have come to us since
-  if (was_signalled_) return;
+  if (was_signalled_ || outcome_.exit_code != 0) return;
   const OutputFailure& failure = *options_.output->failure();
+  if (!failure.is_closed && StopsWell(failure.what)) return;
   Fail({failure.is_closed ? 128 + SIGPIPE : 1, failure.what});
+}
+
+/// Something cannot be written while the ranks are well, such as a log on a full disk: those that
+/// can save are asked to end. False where the job is to end at once: none can, none has begun, or
+/// it is the second time.
+bool Supervisor::StopsWell(const std::string& why) {
+  if (!has_told_ || outcome_.exit_code != 0) return false;
+  if (!asked_to_stop_ && !AskStoppable(kStop)) return false;
+  asked_to_stop_ = true;
+  outcome_ = {1, why};
+  listener_.StopFiles();
+  return true;
 }
 
 bool Supervisor::Finished() const {
@@ -205,8 +230,9 @@ double Supervisor::Deadline() const {
 void Supervisor::OnDeadline() {
   if (kill_deadline_ != kNever) return;
   if (grace_deadline_ == kNever) {
-    Fail({1, Str("the script did not finish within ", FormatSeconds(options_.prepare_seconds),
-                 "; nothing was started (--prepare_timeout=SECONDS gives it more)")});
+    Fail({1, Str("evaluating the script, planning and measuring took more than ",
+                 FormatSeconds(options_.prepare_seconds),
+                 "; nothing was started (--prepare_timeout=SECONDS gives more)")});
   }
   KillAll();
 }
@@ -248,7 +274,7 @@ void Supervisor::OnMessage(int from, const Value& body) {
     throw WorldError(Str(is_rank ? Str("rank ", from) : std::string("the starter"),
                          " sent a message that makes no sense: ", error.what()));
   }
-  if (!own) listener_.OnMessage(from, body);
+  if (!own) Tell(from, [&] { listener_.OnMessage(from, body); });
 }
 
 /// Handles the types of rank_process.h. False for the program's own messages.
@@ -350,6 +376,7 @@ void Supervisor::AskForSave() {
 
 void Supervisor::AskForRecord() {
   if (!options_.keep_record) return Say("SIGQUIT: this command keeps no flight records");
+  if (ranks_.empty()) return Say("SIGQUIT: no rank runs yet");
   if (record_deadline_ != kNever || grace_deadline_ != kNever) return;
   are_told_ = false;
   for (const auto& [rank, node] : ranks_) node->Ask(rank, kNote);
@@ -394,7 +421,7 @@ std::string Supervisor::KeepRecord(const std::string& why, bool wanted) {
 }
 
 void Supervisor::Fail(Outcome outcome) {
-  if (grace_deadline_ == kNever) outcome_ = std::move(outcome);
+  if (grace_deadline_ == kNever && outcome_.exit_code == 0) outcome_ = std::move(outcome);
   BeginEnding(outcome_.cause);
 }
 

@@ -4,6 +4,7 @@
 // - If ranks can end early in good order (RankReporter::OnStop()), the first SIGTERM only asks them
 //   to, and they may take all the time that they need. A second signal ends all processes. A signal
 //   to all processes at once does the same: the others leave it to the launcher.
+// - What cannot be written, such as a log on a full disk, asks such ranks likewise, once.
 // - SIGUSR1 asks stoppable ranks for a save. SIGQUIT asks for a flight record: what each rank did
 //   last, and where it is; one is also made of a job in which a rank was lost or hung.
 // - If the launcher itself is killed, even by SIGKILL, all processes end within a second, also

@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
         Ending{"AStarterThatExitsWell", "starter:exit=0",
                Cause("the process that evaluated the script exited with code 0"), 1},
         Ending{"AScriptWithoutEnd", "prepare=0.2 starter:busy",
-               Cause("the script did not finish within 200 ms"), 1},
+               Cause("evaluating the script, planning and measuring took more than 200 ms"), 1},
         Ending{"AnErrorOfTheOnlyRank", "ranks=1 0:world=disk", Cause("disk"), 1},
         Ending{
             "AFailingRankWakesTheOthers", "ranks=3 0:wait 1:after=0 1:after=2 1:world=disk 2:wait",
@@ -158,6 +158,14 @@ INSTANTIATE_TEST_SUITE_P(
                ElementsAre("said -1: a", "said -1: b", "cause: "), 0},
         Ending{"AListenerThatThrows", "ranks=2 0:say=refuse 0:wait 1:wait",
                Contains("cause: the listener refuses"), 1},
+        Ending{"AListenerThatThrowsInMidTraining",
+               "ranks=1 0:say=one 0:stoppable=refuse 0:stopped 0:say=saved",
+               ElementsAre("said 0: one", "no more files", "said 0: saved",
+                           "cause: the listener refuses"),
+               1},
+        Ending{"AListenerThatThrowsTwice",
+               "ranks=1 0:say=one 0:stoppable=refuse 0:say=refuse 0:wait",
+               ElementsAre("said 0: one", "no more files", "cause: the listener refuses"), 1},
         // Under an outside launcher each rank has its own launcher process, and only one of them
         // gets the signal.
         Ending{"ARankThatEndsEarlyBecauseAnotherWasAskedTo",
@@ -399,6 +407,23 @@ TEST(SupervisorTest, WhoKeepsNoRecordsSaysSo) {
   Await(job, "stdout -1: SIGQUIT: this command keeps no flight records");
   job.Kill(SIGINT);
   EXPECT_EQ(job.Wait(), 130);
+}
+
+TEST(SupervisorTest, BeforeRanksRunThereIsNoRecord) {
+  FakeJob job("record starter:say=here starter:busy");
+  Await(job, "said -1: here");
+  job.Kill(SIGQUIT);
+  Await(job, "stdout -1: SIGQUIT: no rank runs yet");
+}
+
+// `strata train F.lua > log` on a full disk.
+TEST(StopTest, AnOutputThatCannotBeWrittenLosesNoSave) {
+  const std::string marker = Str("kept", ::getpid());
+  Child job({"/bin/sh", "-c",
+             Str("exec launcher/process/fake_job ranks=1 0:stoppable 0:touch=", marker,
+                 " 0:stopped >/dev/full")});
+  EXPECT_EQ(job.Wait(), 1);
+  EXPECT_EQ(::unlink(marker.c_str()), 0);
 }
 
 // It comes behind the record that asked for it; by the next one the rank has gone on.

@@ -1,14 +1,14 @@
 // Reports of safetensors files, saves and folders of saves.
 #include "launcher/report/inspect_report.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/files/tensor_name.h"
 #include "engine/checkpoint/saves/checkpoint.h"
@@ -110,7 +110,7 @@ Inspection InspectFolder(const std::string& path) {
   try {
     const std::optional<LatestSave> found = ReadLatest(path);
     if (found) latest = found->name;
-    if (!found && saves.empty()) throw WorldError(Str("nothing was saved in ", path));
+    if (!found && saves.empty()) throw WorldError(NothingSavedIn(path));
     inspection = InspectSave(path);
   } catch (const WorldError& error) {
     if (saves.empty()) throw;
@@ -127,13 +127,14 @@ Inspection InspectFolder(const std::string& path) {
 
 /// The text of the file if it is a flight record; else "".
 std::string FlightFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(256, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (!IsFlightRecord(text)) return "";
-  file.clear();
-  return text.append(std::istreambuf_iterator<char>(file), {});
+  const InputFile file(path);
+  const auto read = [&](int64_t count) {
+    std::string text(static_cast<size_t>(count), '\0');
+    file.ReadAt(0, text.data(), count);
+    return text;
+  };
+  const std::string begin = read(std::min<int64_t>(256, file.size()));
+  return IsFlightRecord(begin) ? read(file.size()) : "";
 }
 
 }  // namespace

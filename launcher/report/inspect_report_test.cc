@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
@@ -89,6 +90,18 @@ TEST_F(InspectTest, WhatIsNone) {
               HasSubstr("no safetensors file"));
   TestFolder empty;
   EXPECT_THAT(ErrorOf([&] { Inspect(empty.path()); }), HasSubstr("nothing was saved in"));
+  const std::string fifo = test_.Inside("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);
+  EXPECT_THAT(ErrorOf([&] { Inspect(fifo); }), HasSubstr("fifo: it is no regular file"));
+}
+
+TEST_F(InspectTest, AFolderWithTheBestSaveAlone) {
+  TestFolder runs;
+  SaveFolder best(BestFolder(runs.path()), 1);
+  WriteTestSave(best, 20);
+  EXPECT_EQ(ErrorOf([&] { Inspect(runs.path()); }),
+            Str("nothing was saved in ", runs.path(), " but its best save, which is in ",
+                runs.path(), "/best"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -41,19 +42,24 @@ void NewSaves::Place::Begin(const std::string& path) {
 std::string NewSaves::Place::Newest() const {
   if (folder.empty()) return "";
   const std::string now = NewestIn(folder);
-  if (now.empty() || now == before) return told;
+  std::error_code error;
+  const bool is_gone = is_here && !fs::exists(told, error);
+  if (now.empty() || now == before) return is_gone ? "" : told;
   return Str(folder, "/", now.substr(0, now.find(' ')));
 }
 
 void NewSaves::Begin(const std::string& folder) {
   if (folder.empty()) return;
   last_.Begin(folder);
-  best_.Begin(folder + "/best");
+  best_.Begin(BestFolder(folder));
 }
 
 void NewSaves::Add(const std::string& path) {
+  std::error_code error;
   for (Place* place : {&last_, &best_}) {
-    if (can_be() && FolderOf(path) == FolderOf(place->folder + "/.")) place->told = path;
+    if (!can_be() || FolderOf(path) != FolderOf(place->folder + "/.")) continue;
+    place->told = path;
+    place->is_here = fs::exists(path, error);
   }
 }
 

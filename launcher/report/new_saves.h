@@ -25,6 +25,7 @@ class NewSaves {
     std::string folder = {};
     std::string before = {};  // the newest save when the launcher began
     std::string told = {};    // the path of a newer one
+    bool is_here = false;     // that is on this machine
     void Begin(const std::string& path);
     std::string Newest() const;
   };

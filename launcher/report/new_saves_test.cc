@@ -70,6 +70,15 @@ TEST_F(NewSavesTest, TheBestIsNoLatest) {
   EXPECT_EQ(saves_.Resume(), "latest");
 }
 
+TEST_F(NewSavesTest, WhatIsGoneIsNotGoneOnFrom) {
+  saves_.Begin(folder_);
+  Save(folder_, "step-00000002");
+  saves_.Add(folder_ + "/step-00000002");
+  EXPECT_EQ(saves_.Resume(), "latest");
+  fs::remove_all(folder_);
+  EXPECT_EQ(saves_.Resume(), "");
+}
+
 TEST_F(NewSavesTest, ADamagedFileIsNotNew) {
   saves_.Begin(folder_);
   fs::create_directories(folder_);

@@ -9,7 +9,6 @@
 #include "engine/plan/plan_text.h"
 #include "engine/predict/decisions.h"
 #include "engine/predict/forecast_text.h"
-#include "engine/predict/save_copy.h"
 #include "engine/predict/summary.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/program/lifetimes.h"

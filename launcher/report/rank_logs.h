@@ -13,21 +13,25 @@ namespace strata::launcher {
 class RankLogs : public JobListener {
  public:
   /// Passes everything on to `next`. Makes `folder` if needed; "" = no files. Throws WorldError
-  /// when that fails.
-  RankLogs(JobListener& next, std::string folder);
+  /// when that fails. `is_alone`: no other launcher writes there for ranks of the same job.
+  RankLogs(JobListener& next, std::string folder, bool is_alone = true);
 
+  /// Where a training starts that goes on with no other (JobMessage()), the files of an earlier
+  /// one's ranks go.
   void OnMessage(int rank, const Value& message) override;
-  /// Appends the line to FOLDER/rank_N.log. What an earlier training has left there is gone, unless
-  /// this one goes on with it (JobMessage()). Lines of both streams are in the order in which they
-  /// come. Throws WorldError when the file cannot be written.
+  /// Appends the line to FOLDER/rank_N.log, which begins anew likewise. Lines of both streams are
+  /// in the order in which they come. Throws WorldError when the file cannot be written.
   void OnOutput(int rank, bool is_error, std::string_view line) override;
+  void StopFiles() override;
 
  private:
   Fd Open(const std::string& path, bool clears);
+  void RemoveOthers() const;
 
   JobListener& next_;
   std::string folder_;
-  bool goes_on_ = false;
+  const bool is_alone_;
+  bool goes_on_ = false, has_started_ = false;
   std::set<int> begun_;      // ranks that have a file of this job
   std::map<int, Fd> files_;  // those that are open: not all, where the limit of descriptors is low
 };

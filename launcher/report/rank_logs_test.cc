@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <filesystem>
+#include <set>
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
@@ -51,6 +52,47 @@ TEST(RankLogsTest, GoesOnWithTheFilesOfTheTraining) {
   EXPECT_EQ(run(false, "a"), "a\n");
   EXPECT_EQ(run(true, "b"), "a\nb\n");
   EXPECT_EQ(run(false, "c"), "c\n");
+}
+
+TEST(RankLogsTest, RanksThatSayNothingLeaveNoFileOfAnotherTraining) {
+  const std::string folder = testing::TempDir() + "/rank_logs/silent";
+  Lines next;
+  const auto left = [&](bool is_alone, bool goes_on) {
+    std::filesystem::remove_all(folder);
+    RankLogs logs(next, folder, is_alone);
+    for (const char* name : {"rank_0.log", "rank_1.log", "rank_x.log", "rank_.log"}) {
+      std::ofstream(Str(folder, "/", name)) << "old\n";
+    }
+    logs.OnMessage(JobListener::kStarter, JobMessage(goes_on));
+    logs.OnOutput(0, false, "a");
+    logs.OnMessage(0, StartMessage(9, {}));
+    logs.OnOutput(2, false, "b");
+    logs.OnMessage(0, StartMessage(9, {}));  // it was started again
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      names.insert(entry.path().filename().string());
+    }
+    return names;
+  };
+  const std::set<std::string> all = {"rank_.log", "rank_0.log", "rank_1.log", "rank_2.log",
+                                     "rank_x.log"};
+  std::set<std::string> without = all;
+  without.erase("rank_1.log");
+  EXPECT_EQ(left(true, false), without);
+  EXPECT_EQ(left(true, true), all);
+  EXPECT_EQ(left(false, false), all) << "another launcher's rank may write it";
+}
+
+TEST(RankLogsTest, NothingIsWrittenOnceFilesStop) {
+  const std::string folder = testing::TempDir() + "/rank_logs/stopped";
+  std::filesystem::remove_all(folder);
+  Lines next;
+  RankLogs logs(next, folder);
+  logs.OnOutput(0, false, "a");
+  logs.StopFiles();
+  logs.OnOutput(0, false, "b");
+  EXPECT_EQ(next.text, "a;b;");
+  EXPECT_EQ(ReadFile(folder + "/rank_0.log"), "a\n");
 }
 
 TEST(RankLogsTest, MoreRanksThanDescriptors) {

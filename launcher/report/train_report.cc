@@ -97,7 +97,7 @@ Value StartMessage(int64_t steps, const StartReport& start) {
                          {"done", start.step},
                          {"from", start.from},
                          {"owes_evaluation", start.owes_evaluation},
-                         {"owes_samples", start.why_over.empty()},
+                         {"owes_samples", start.owes_samples},
                          {"notes", Value::List(start.notes.begin(), start.notes.end())}});
 }
 
@@ -113,7 +113,8 @@ Value SaveMessage(const SaveReport& report) {
                          {"path", report.path},
                          {"error", report.error},
                          {"bytes", report.bytes},
-                         {"seconds", report.seconds}});
+                         {"seconds", report.seconds},
+                         {"is_best", report.is_best}});
 }
 
 Value StepMessage(const Value& record) {
@@ -163,8 +164,7 @@ void TrainReport::OnMessage(int, const Value& message) {
 }
 
 void TrainReport::OnOutput(int rank, bool is_error, std::string_view line) {
-  const std::string text = Str(PrefixOf(rank), line);
-  is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
+  terminal_.Line(Str(PrefixOf(rank), line), is_error);
 }
 
 /// The prefix of a rank's output: "[host1:3] " or "rank 3: ". Lines of the starter and of a single
@@ -199,8 +199,12 @@ void TrainReport::OnStart(const Value& message) {
   line_samples_ = line_peak_memory_ = 0;
   step_seconds_.clear();
   const GoesOn place = PlaceOf(message);
+  int64_t kept = -1;  // the log's last step that does not come again
   const auto comes_again = [&](std::string_view line) {
-    return ComesAgain(Value::FromJson(line), place);
+    const Value record = Value::FromJson(line);
+    if (ComesAgain(record, place)) return true;
+    kept = record["step"].as_int();
+    return false;
   };
   if (log_) goes_on_ ? log_->CutFrom(comes_again) : log_->Clear();
   const std::string& from = message["from"].as_string();
@@ -209,14 +213,21 @@ void TrainReport::OnStart(const Value& message) {
                               : Str("begins with the weights of ", from));
   }
   for (const Value& note : message["notes"].as_list()) terminal_.Line(note.as_string());
+  if (kept < 0 || kept >= first_ - 1) return;
+  // Its launcher was killed before it had heard of them.
+  terminal_.Line(kept == first_ - 2 ? Str("the log lacks step ", kept + 1)
+                                    : Str("the log lacks steps ", kept + 1, " to ", first_ - 1));
 }
 
 void TrainReport::OnSave(const Value& message) {
   const std::string step = Str("step ", message["step"].as_int());
   const std::string& error = message["error"].as_string();
   if (!error.empty()) {
-    return terminal_.ErrorLine(
-        Str("strata: ", step, " was not saved, the training goes on: ", error));
+    return terminal_.ErrorLine(Str("strata: ",
+                                   message["is_best"].as_bool()
+                                       ? Str("the best save of ", step, " failed")
+                                       : Str(step, " was not saved"),
+                                   ", the training goes on: ", error));
   }
   saves_.Add(message["path"].as_string());
   terminal_.Line(Str("saved ", step, " to ", message["path"].as_string(), ", ",
@@ -252,8 +263,8 @@ void TrainReport::PrintMedian() {
 
 void TrainReport::OnEval(const Value& record, bool is_last) {
   Log(record);
-  if (!is_last) return terminal_.Line(Str(StepOfAll(done_), "  ", FormatTest(record)));
   terminal_.ClearStatus();
+  if (!is_last) return terminal_.Line(Str(StepOfAll(done_), "  ", FormatTest(record)));
   terminal_.Line(FormatTest(record));
   const Value* metrics = record.Find("metrics");
   if (metrics && metrics->Has("confusion")) PrintConfusion((*metrics)["confusion"]);
@@ -262,7 +273,7 @@ void TrainReport::OnEval(const Value& record, bool is_last) {
 /// Each text with its lines below each other, so that it stands out from what trains.
 void TrainReport::OnSamples(const Value& record, const std::string& note) {
   Log(record);
-  if (done_ == steps_) terminal_.ClearStatus();
+  terminal_.ClearStatus();
   if (!note.empty() && !has_noted_) {
     terminal_.Line(Str("note: ", note, ": the whole text runs for every token of a sample"));
   }

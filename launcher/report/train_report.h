@@ -93,6 +93,7 @@ class TrainReport : public JobListener {
   /// Throws WorldError when the log cannot be written.
   void OnMessage(int rank, const Value& message) override;
   void OnOutput(int rank, bool is_error, std::string_view line) override;
+  void StopFiles() override { log_.reset(); }
 
  private:
   void OnHeader(const Value& message);

@@ -267,9 +267,12 @@ TEST(TrainReportTest, Saves) {
   training.report.OnMessage(
       0, SaveMessage({.step = 4, .path = "runs/a", .bytes = 2 << 20, .seconds = 0.5}));
   training.report.OnMessage(0, SaveMessage({.step = 8, .error = "disk full"}));
-  EXPECT_THAT(captured.Text(),
-              EndsWith("saved step 4 to runs/a, 2.00 MiB in 500 ms\n"
-                       "strata: step 8 was not saved, the training goes on: disk full\n"));
+  training.report.OnMessage(0, SaveMessage({.step = 8, .error = "disk full", .is_best = true}));
+  EXPECT_THAT(
+      captured.Text(),
+      EndsWith("saved step 4 to runs/a, 2.00 MiB in 500 ms\n"
+               "strata: step 8 was not saved, the training goes on: disk full\n"
+               "strata: the best save of step 8 failed, the training goes on: disk full\n"));
 }
 
 TEST(TrainReportTest, SeveralRanksHaveNames) {
@@ -343,6 +346,24 @@ TEST(TrainReportTest, ATerminalShowsThatItStartsAndEvaluates) {
   EXPECT_THAT(pty.ReadUntil("0.978\r\n"), StartsWith("\r\033[Ktest loss"));
 }
 
+TEST(TrainReportTest, ATerminalNoLongerSaysThatItEvaluates) {
+  ::setenv("TERM", "xterm", 1);
+  const Value samples = SamplesMessage(SamplesRecord(1, {"Once"}), "");
+  const Value test = EvalMessage(EvalRecord(1, {.loss = 1, .samples = 9}), /*is_last=*/false);
+  for (const auto& [begins, ends] :
+       {std::pair(EvalStartMessage(), test), std::pair(SamplesStartMessage(), samples)}) {
+    Pty pty;
+    Terminal terminal(pty.program.get(), pty.program.get());
+    Training training(terminal, 9);
+    training.report.OnMessage(0, begins);
+    training.report.OnMessage(0, ends);
+    terminal.Line("end");
+    const std::string shown = pty.ReadUntil("end");
+    const std::string status = begins == EvalStartMessage() ? "evaluating" : "writing samples";
+    EXPECT_EQ(shown.find(status), shown.rfind(status)) << shown;
+  }
+}
+
 class LogTest : public testing::Test {
  protected:
   std::string path = testing::TempDir() + "/log.jsonl";
@@ -393,7 +414,7 @@ TEST_F(LogTest, GoesOnWithTheTrainingAndHasNoStepTwice) {
     for (const int step : {2, 3}) training.Take(Step(step));
     std::ofstream(path, std::ios::app) << "{\"step\":4,\"lo";
     TrainReport report(captured.terminal(), 0);
-    GoOn(report, path, {.step = 2, .owes_evaluation = owes});
+    GoOn(report, path, {.step = 2, .owes_evaluation = owes, .owes_samples = true});
     report.OnMessage(0, StepMessage(StepRecord(Step(2), 0)));
     std::vector<std::string> held;
     for (const std::string& line : Split(Trim(Read()), '\n')) {
@@ -416,6 +437,39 @@ TEST_F(LogTest, KeepsTheSamplesOfATrainingThatHasStopped) {
   TrainReport report(captured.terminal(), 0);
   GoOn(report, path, {.step = 2, .why_over = "stopped"});
   EXPECT_EQ(Read(), before);
+}
+
+TEST_F(LogTest, WhatItLacksIsTold) {
+  const auto told = [&](int64_t done) {
+    CapturedTerminal captured;
+    Training training(captured.terminal(), 9, 1, path);
+    training.TakeAll(3);
+    training.Eval(3, false);
+    TrainReport report(captured.terminal(), 0);
+    GoOn(report, path, {.step = done});
+    const std::string text = captured.Text();
+    const size_t begin = text.find("the log lacks");
+    return begin == text.npos ? "" : text.substr(begin);
+  };
+  EXPECT_EQ(told(2), "");
+  EXPECT_EQ(told(3), "");
+  EXPECT_EQ(told(4), "the log lacks step 3\n");
+  EXPECT_EQ(told(7), "the log lacks steps 3 to 6\n");
+  std::ofstream(path).close();
+  CapturedTerminal captured;
+  TrainReport report(captured.terminal(), 0);
+  GoOn(report, path, {.step = 4});
+  EXPECT_THAT(captured.Text(), Not(HasSubstr("lacks"))) << "it begins here";
+}
+
+TEST_F(LogTest, NothingIsWrittenOnceFilesStop) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 9, 1, path, 1);
+  training.Take(Step(0));
+  training.report.StopFiles();
+  training.Take(Step(1));
+  EXPECT_EQ(Split(Trim(Read()), '\n').size(), 1u);
+  EXPECT_THAT(captured.Text(), HasSubstr("step 2/9"));
 }
 
 TEST_F(LogTest, OneReportHearsAllRunsOfAJob) {

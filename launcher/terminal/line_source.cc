@@ -3,7 +3,6 @@
 
 #include <histedit.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,8 @@
 #include <cwchar>
 #include <filesystem>
 #include <system_error>
+
+#include "launcher/terminal/terminal.h"
 
 namespace strata::launcher {
 namespace {
@@ -149,12 +150,6 @@ struct EditedLines::Editor {
     if (!history_path.empty()) ::history(history, &event, H_SAVE, history_path.c_str());
   }
 
-  int Width() const {
-    winsize size = {};
-    const bool known = ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    return known ? size.ws_col : 80;
-  }
-
   unsigned char Complete() {
     const LineInfo* info = ::el_line(edit);
     const std::string text =
@@ -169,7 +164,7 @@ struct EditedLines::Editor {
       return CC_REFRESH;
     }
     if (candidates.words.size() == 1) return CC_NORM;
-    std::fprintf(out, "\n%s", Columns(candidates.words, Width()).c_str());
+    std::fprintf(out, "\n%s", Columns(candidates.words, ColumnsOf(::fileno(out))).c_str());
     return CC_REDISPLAY;
   }
 };

@@ -25,28 +25,21 @@ bool LocaleIsUtf8() {
 
 }  // namespace
 
+int ColumnsOf(int fd) {
+  winsize size = {};
+  const bool known = ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
 Terminal::Terminal(int out, int err)
     : out_(out), err_(err), interactive_(IsTerminal(out)), unicode_(LocaleIsUtf8()) {}
 
 bool Terminal::colors() const { return ShowsColors(out_); }
 
-int Terminal::width() const {
-  winsize size = {};
-  const bool known = ::ioctl(out_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
-
-void Terminal::Line(std::string_view text) {
+void Terminal::Line(std::string_view text, bool is_error) {
   const std::string status = status_;
   ClearStatus();
-  Write(out_, Str(text, "\n"));
-  Status(status);
-}
-
-void Terminal::ErrorLine(std::string_view text) {
-  const std::string status = status_;
-  ClearStatus();
-  Write(err_, Str(text, "\n"));
+  Write(is_error ? err_ : out_, Str(text, "\n"));
   Status(status);
 }
 

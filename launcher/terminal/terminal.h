@@ -9,6 +9,9 @@
 
 namespace strata::launcher {
 
+/// The number of a terminal's columns; 80 when it is unknown.
+int ColumnsOf(int fd);
+
 class Terminal {
  public:
   /// Standard output and standard error, or others in a test.
@@ -23,15 +26,15 @@ class Terminal {
   bool colors() const;
   /// True when it shows characters beyond ASCII, according to the locale's variables.
   bool unicode() const { return unicode_; }
-  /// The number of columns; 80 when it is unknown.
-  int width() const;
+  int width() const { return ColumnsOf(out_); }
 
-  /// Writes one or several lines, which stay. Throws WorldError when that fails.
-  void Line(std::string_view text);
+  /// Writes one or several lines, which stay, to standard output or to standard error. Throws
+  /// WorldError when that fails.
+  void Line(std::string_view text, bool is_error = false);
   /// Writes text that goes on on the same line. REQUIRES: no status is shown.
   void Text(std::string_view text) { Write(out_, text); }
   /// Line() to standard error.
-  void ErrorLine(std::string_view text);
+  void ErrorLine(std::string_view text) { Line(text, /*is_error=*/true); }
   /// Shows `text` below the lines in place of the last status, cut to the width. Does nothing
   /// unless interactive().
   void Status(std::string_view text);

@@ -4,15 +4,13 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 
 #include "engine/base/error.h"
-#include "launcher/process/streams/pipes.h"
+#include "launcher/process/child.h"
 #include "launcher/terminal/progress_bar.h"
 #include "launcher/terminal/pty.h"
 
@@ -23,17 +21,6 @@ class TerminalTest : public testing::Test {
  protected:
   void SetUp() override { ::setenv("TERM", "xterm", 1); }
 };
-
-std::string Drain(Pipe& pipe) {
-  pipe.write.Close();
-  std::string text;
-  std::array<char, 4096> buffer;
-  ssize_t count;
-  while ((count = ::read(pipe.read.get(), buffer.data(), buffer.size())) > 0) {
-    text.append(buffer.data(), static_cast<size_t>(count));
-  }
-  return text;
-}
 
 TEST_F(TerminalTest, IntoAPipeOnlyLinesGo) {
   Pipe out = MakePipe(), err = MakePipe();

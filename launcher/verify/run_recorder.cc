@@ -3,6 +3,7 @@
 
 #include "engine/base/text.h"
 #include "engine/runtime/interface/records.h"
+#include "launcher/process/streams/channel.h"
 
 namespace strata::launcher {
 namespace {
@@ -10,10 +11,7 @@ namespace {
 constexpr const char* kPlanned = "planned";
 constexpr const char* kStep = "step";
 constexpr const char* kParameters = "parameters";
-
-Value TypedMessage(const char* type, Value content) {
-  return Value::MakeMap({{"type", type}, {"content", std::move(content)}});
-}
+constexpr const char* kContent = "content";
 
 PlannedRun PlannedFrom(const Value& value) {
   auto number = [&](const char* key) { return static_cast<int>(value[key].as_int()); };
@@ -25,34 +23,36 @@ PlannedRun PlannedFrom(const Value& value) {
           .processes = number("processes"),
           .threads = number("threads"),
           .in_order = value["in_order"].as_bool(),
-          .joined = value["joined"].as_bool()};
+          .joined = value["joined"].as_bool(),
+          .rounding = value["rounding"].as_string()};
 }
 
 }  // namespace
 
 Value PlannedMessage(const PlannedRun& run) {
-  return TypedMessage(kPlanned, Value::MakeMap({{"name", run.name},
-                                                {"steps", run.steps},
-                                                {"ranks", run.ranks},
-                                                {"replicas", run.replicas},
-                                                {"sharing", run.sharing},
-                                                {"processes", run.processes},
-                                                {"threads", run.threads},
-                                                {"in_order", run.in_order},
-                                                {"joined", run.joined}}));
+  return TypedMessage(kPlanned).Set(kContent, Value::MakeMap({{"name", run.name},
+                                                              {"steps", run.steps},
+                                                              {"ranks", run.ranks},
+                                                              {"replicas", run.replicas},
+                                                              {"sharing", run.sharing},
+                                                              {"processes", run.processes},
+                                                              {"threads", run.threads},
+                                                              {"in_order", run.in_order},
+                                                              {"joined", run.joined},
+                                                              {"rounding", run.rounding}}));
 }
 
 Value VerifiedStepMessage(const StepResult& result) {
-  return TypedMessage(kStep, VerifiedStepValue(result));
+  return TypedMessage(kStep).Set(kContent, VerifiedStepValue(result));
 }
 
 Value ParametersMessage(const std::vector<TensorDigest>& parameters) {
-  return TypedMessage(kParameters, DigestsValue(parameters));
+  return TypedMessage(kParameters).Set(kContent, DigestsValue(parameters));
 }
 
 void RunRecorder::OnMessage(int, const Value& message) {
   const std::string& type = message["type"].as_string();
-  const Value& content = message["content"];
+  const Value& content = message[kContent];
   if (type == kPlanned) {
     planned_ = PlannedFrom(content);
     record_.name = planned_.name;
@@ -64,9 +64,7 @@ void RunRecorder::OnMessage(int, const Value& message) {
 }
 
 void RunRecorder::OnOutput(int rank, bool is_error, std::string_view line) {
-  const std::string text =
-      planned_.processes > 1 ? Str("rank ", rank, ": ", line) : std::string(line);
-  is_error ? terminal_.ErrorLine(text) : terminal_.Line(text);
+  terminal_.Line(Str(planned_.processes > 1 ? Str("rank ", rank, ": ") : "", line), is_error);
 }
 
 }  // namespace strata::launcher

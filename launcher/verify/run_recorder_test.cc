@@ -17,7 +17,8 @@ const PlannedRun kPlan = {.name = "pipe 3, 1f1b, gloo",
                           .ranks = 6,
                           .replicas = 2,
                           .processes = 3,
-                          .threads = 1};
+                          .threads = 1,
+                          .rounding = "1e-2"};
 
 StepResult Step(int64_t step) {
   StepResult result;
@@ -43,6 +44,7 @@ TEST(RunRecorderTest, KeepsEverything) {
   EXPECT_EQ(recorder.planned().ranks, 6);
   EXPECT_EQ(recorder.planned().replicas, 2);
   EXPECT_EQ(recorder.planned().threads, 1);
+  EXPECT_EQ(recorder.planned().rounding, "1e-2");
   EXPECT_EQ(captured.Text(), "");
 }
 

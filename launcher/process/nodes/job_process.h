@@ -90,10 +90,13 @@ class JobListener {
  public:
   static constexpr int kStarter = -1;  ///< stands for the starter where a rank is expected
   virtual ~JobListener() = default;
-  /// One of the program's own messages. An Error thrown here ends the job.
+  /// One of the program's own messages. An Error thrown here ends the job; a WorldError once ranks
+  /// that can save have done so.
   virtual void OnMessage(int rank, const Value& message) = 0;
   /// A line that a rank wrote to its standard output or standard error.
   virtual void OnOutput(int rank, bool is_error, std::string_view line) = 0;
+  /// A file cannot be written: what is heard from now on is shown, and goes into no file.
+  virtual void StopFiles() {}
 };
 
 }  // namespace strata::launcher

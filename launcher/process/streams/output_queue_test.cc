@@ -9,7 +9,7 @@
 #include <array>
 
 #include "engine/base/error.h"
-#include "launcher/process/streams/pipes.h"
+#include "launcher/process/child.h"
 
 namespace strata::launcher {
 namespace {
@@ -20,16 +20,6 @@ size_t Fill(const Pipe& pipe) {
   queue.set_waits(false);
   queue.Write(pipe.write.get(), std::string(1 << 20, 'x'), "a pipe");
   return static_cast<size_t>(::fcntl(pipe.write.get(), F_GETPIPE_SZ));
-}
-
-std::string ReadAll(Pipe& pipe) {
-  pipe.write.Close();
-  std::string text;
-  std::array<char, 4096> buffer;
-  for (ssize_t count; (count = ::read(pipe.read.get(), buffer.data(), buffer.size())) > 0;) {
-    text.append(buffer.data(), static_cast<size_t>(count));
-  }
-  return text;
 }
 
 TEST(OutputQueueTest, KeepsTextsInOrderUntilTheyAreTaken) {
@@ -64,8 +54,8 @@ TEST(OutputQueueTest, InAHurryDropsWhatIsNotTakenAndWritesTheRest) {
     queue.Write(read.write.get(), "cause", "a pipe");
     EXPECT_TRUE(queue.empty());
   }
-  EXPECT_EQ(ReadAll(read), "cause");
-  EXPECT_EQ(ReadAll(stuck), std::string(bytes, 'x'));
+  EXPECT_EQ(Drain(read), "cause");
+  EXPECT_EQ(Drain(stuck), std::string(bytes, 'x'));
 }
 
 TEST(OutputQueueTest, IsFullWhenTooMuchWaits) {

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
@@ -81,6 +83,8 @@ class PrometheusFile : public StepFile {
   void OnBegin(const Begin& begin) override {
     steps_ = begin.from.done;
     ++runs_;
+    std::error_code error;  // what follows says why
+    std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
     Write();
   }
 
@@ -119,8 +123,13 @@ class PrometheusFile : public StepFile {
 
   void Write() {
     const std::string next = Str(path_, ".tmp-", ::getpid());
-    WriteFile(next, Text());
-    if (::rename(next.c_str(), path_.c_str()) != 0) ThrowErrno(Str("cannot write ", path_));
+    try {
+      WriteFile(next, Text());
+      if (::rename(next.c_str(), path_.c_str()) != 0) ThrowErrno(Str("cannot write ", path_));
+    } catch (const Error&) {
+      ::unlink(next.c_str());
+      throw;
+    }
     written_ = std::chrono::steady_clock::now();
     is_due_ = false;
   }

@@ -49,4 +49,9 @@ void StepFiles::OnMessage(int rank, const Value& message) {
   }
 }
 
+void StepFiles::StopFiles() {
+  next_.StopFiles();
+  files_.clear();
+}
+
 }  // namespace strata::launcher

@@ -56,6 +56,7 @@ class StepFiles : public JobListener {
   void OnOutput(int rank, bool is_error, std::string_view line) override {
     next_.OnOutput(rank, is_error, line);
   }
+  void StopFiles() override;
 
  private:
   JobListener& next_;

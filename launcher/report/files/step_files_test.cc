@@ -215,6 +215,32 @@ TEST_F(StepFilesTest, HistogramsAreEventsOfTheirStep) {
   EXPECT_THAT(Read(csv_), Not(HasSubstr("0.weight")));
 }
 
+TEST_F(StepFilesTest, PrometheusMakesItsFolderAndLeavesNothingHalf) {
+  const std::string path = folder_ + "/deep/er/a.prom";
+  const Value flags = Value::MakeMap({{"prometheus", path}});
+  Run(flags, 1);
+  EXPECT_THAT(Read(path), HasSubstr("\nstrata_steps_done 1\n"));
+  std::filesystem::remove(path);
+  NoListener nobody;
+  StepFiles files(nobody, flags);
+  std::filesystem::create_directory(path);
+  EXPECT_THAT(ErrorOf([&] { files.OnMessage(0, StartMessage(9, {})); }),
+              HasSubstr("cannot write " + path));
+  std::filesystem::remove(path);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/deep/er"));
+}
+
+TEST_F(StepFilesTest, NothingIsWrittenOnceFilesStop) {
+  NoListener nobody;
+  StepFiles files(nobody, Value::MakeMap({{"csv", csv_}}));
+  files.OnMessage(0, StartMessage(9, {}));
+  files.OnMessage(0, StepMessage(StepRecord(Step(0), 0.2)));
+  const std::string before = Read(csv_);
+  files.StopFiles();
+  files.OnMessage(0, StepMessage(StepRecord(Step(1), 0.2)));
+  EXPECT_EQ(Read(csv_), before);
+}
+
 TEST_F(StepFilesTest, PrometheusReplacesNoDevice) {
   const std::string fifo = folder_ + "/fifo", link = folder_ + "/link";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);

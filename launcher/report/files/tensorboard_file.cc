@@ -22,6 +22,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
+#include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
 #include "engine/runtime/interface/records.h"
 #include "launcher/report/files/step_files.h"
@@ -175,10 +176,8 @@ class TensorboardFile : public StepFile {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     if (error) throw WorldError(Str("--tensorboard=", folder_, ": ", error.message()));
-    std::array<char, 256> host = {};
-    ::gethostname(host.data(), host.size() - 1);
-    path_ = Str(folder_, "/events.out.tfevents.", static_cast<int64_t>(Now()), ".", host.data(),
-                ".", ::getpid(), ".", runs_++);
+    path_ = Str(folder_, "/events.out.tfevents.", static_cast<int64_t>(Now()), ".", HostName(), ".",
+                ::getpid(), ".", runs_++);
     file_ = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
     if (!file_.is_open()) ThrowErrno("cannot write to " + path_);
   }

@@ -16,18 +16,24 @@ namespace {
 
 constexpr int64_t kParts = 4;
 
-/// Two rows that depend on the part.
-Predicted PartOf(int64_t part) {
-  const float first = static_cast<float>(part) / 3;
-  const std::array<float, 4> values = {first, 1, 2, -first};
-  return {{{2, 2}, DType::kFloat32},
-          std::string(reinterpret_cast<const char*>(values.data()), sizeof(values))};
+/// Two rows that depend on the part, of `outputs`.
+Predicted PartOf(int64_t part, int outputs) {
+  std::vector<OutputRows> block;
+  for (int k = 0; k < outputs; ++k) {
+    const float first = static_cast<float>(part + k) / 3;
+    const std::array<float, 4> values = {first, 1, 2, -first};
+    block.push_back({{{2, 2}, DType::kFloat32},
+                     std::string(reinterpret_cast<const char*>(values.data()), sizeof(values))});
+  }
+  return {block};
 }
 
 /// The command's loop.
 void Predict(const std::string& path) {
   Predictions predictions(path, {}, "digits");
-  for (int64_t part = predictions.parts(); part < kParts; ++part) predictions.Add(PartOf(part));
+  for (int64_t part = predictions.parts(); part < kParts; ++part) {
+    predictions.Add(PartOf(part, path.ends_with("two.safetensors") ? 2 : 1));
+  }
   predictions.Finish();
 }
 
@@ -56,7 +62,8 @@ TEST_P(KilledPredictionsTest, AreWholeOrGoneOnWith) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, KilledPredictionsTest,
-                         testing::Values("a.csv", "a.jsonl", "a.npy", "a.safetensors"));
+                         testing::Values("a.csv", "a.jsonl", "a.npy", "a.safetensors",
+                                         "two.safetensors"));
 
 }  // namespace
 }  // namespace strata::launcher

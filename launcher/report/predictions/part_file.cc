@@ -47,7 +47,7 @@ Fd OpenOrMake(const std::string& path, int how) {
 }  // namespace
 
 PartFile::PartFile(std::string path, const std::string& what, int64_t head)
-    : path_(std::move(path)), part_(path_ + ".part"), log_(part_ + ".log"), bytes_(head) {
+    : path_(std::move(path)), part_(path_ + ".part"), log_(part_ + ".log"), ends_{head} {
   PlaceBeside(path_);  // refuses what is there
   file_ = OpenOrMake(part_, 0);
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -64,7 +64,8 @@ PartFile::PartFile(std::string path, const std::string& what, int64_t head)
   } else {
     GoOn(lines);
   }
-  if (::ftruncate(file_.get(), bytes_) != 0 || ::lseek(file_.get(), bytes_, SEEK_SET) != bytes_) {
+  const int64_t end = ends_.back();
+  if (::ftruncate(file_.get(), end) != 0 || ::lseek(file_.get(), end, SEEK_SET) != end) {
     ThrowErrno("cannot write " + part_);
   }
 }
@@ -75,10 +76,9 @@ void PartFile::GoOn(const std::vector<std::string>& lines) {
   for (size_t i = 1; i < lines.size(); ++i) {
     const Value line = MapIn(lines[i]);
     const int64_t end = line["bytes"].is_int() ? line["bytes"].as_int() : -1;
-    if (end < bytes_ || end > size) break;
-    const std::string bytes = BytesTo(end);
-    if (Value(StrongDigest(bytes)) != line["digest"]) break;
-    bytes_ += std::ssize(bytes);
+    if (end < ends_.back() || end > size) break;
+    if (Value(StrongDigest(Bytes(ends_.back(), end))) != line["digest"]) break;
+    ends_.push_back(end);
     state_ = line["state"];
     ++parts_;
     log_bytes += lines[i].size() + 1;
@@ -88,11 +88,17 @@ void PartFile::GoOn(const std::vector<std::string>& lines) {
   }
 }
 
-/// What F.part has behind the part before, up to there.
-std::string PartFile::BytesTo(int64_t end) const {
-  std::string bytes(static_cast<size_t>(end - bytes_), '\0');
-  const ssize_t read = ::pread(file_.get(), bytes.data(), bytes.size(), bytes_);
+std::string PartFile::Bytes(int64_t begin, int64_t end) const {
+  std::string bytes(static_cast<size_t>(end - begin), '\0');
+  const ssize_t read = ::pread(file_.get(), bytes.data(), bytes.size(), begin);
   bytes.resize(static_cast<size_t>(std::max<ssize_t>(read, 0)));
+  return bytes;
+}
+
+std::string PartFile::Part(int64_t part) const {
+  const auto place = static_cast<size_t>(part);
+  std::string bytes = Bytes(ends_.at(place), ends_.at(place + 1));
+  if (std::ssize(bytes) < ends_[place + 1] - ends_[place]) ThrowErrno("cannot read " + part_);
   return bytes;
 }
 
@@ -105,9 +111,9 @@ PartFile::~PartFile() {
 
 void PartFile::Add(std::string_view bytes, const Value& state) {
   WriteAll(file_.get(), bytes, part_);
-  bytes_ += std::ssize(bytes);
+  ends_.push_back(ends_.back() + std::ssize(bytes));
   Value line;
-  line.Set("bytes", bytes_).Set("digest", StrongDigest(bytes)).Set("state", state);
+  line.Set("bytes", ends_.back()).Set("digest", StrongDigest(bytes)).Set("state", state);
   WriteAll(lines_.get(), line.ToJson() + "\n", log_);
   state_ = state;
   ++parts_;
@@ -120,6 +126,13 @@ void PartFile::Finish(std::string_view head) {
   WriteAll(file_.get(), head, part_);
   if (::fsync(file_.get()) != 0) ThrowErrno("cannot write " + part_);
   MoveIntoPlace(part_, path_);
+  file_.Close();
+  ::unlink(log_.c_str());
+}
+
+void PartFile::FinishAs(const std::string& beside) {
+  ::unlink(part_.c_str());  // before, for there is never both F and F.part
+  MoveIntoPlace(beside, path_);
   file_.Close();
   ::unlink(log_.c_str());
 }

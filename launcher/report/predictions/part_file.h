@@ -32,19 +32,24 @@ class PartFile {
   int64_t parts() const { return parts_; }
   /// Writes the next part.
   void Add(std::string_view bytes, const Value& state);
+  /// The bytes of a part. REQUIRES: part < parts().
+  std::string Part(int64_t part) const;
   /// Nothing of it counts any more: the next run begins anew.
   void Discard();
   /// Writes the first bytes, and gives the file its name.
   void Finish(std::string_view head);
+  /// In its place: what was written and synced at `beside` (PlaceBeside()) gets the name.
+  void FinishAs(const std::string& beside);
 
  private:
   void GoOn(const std::vector<std::string>& lines);
-  std::string BytesTo(int64_t end) const;
+  std::string Bytes(int64_t begin, int64_t end) const;
 
   const std::string path_, part_, log_;
   Fd file_, lines_;
   Value state_;
-  int64_t bytes_, parts_ = 0;
+  std::vector<int64_t> ends_;  // of the head, and of each part
+  int64_t parts_ = 0;
 };
 
 }  // namespace strata::launcher

@@ -6,16 +6,19 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <span>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/base/value/value.h"
+#include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/weights/convert_elements.h"
 #include "engine/data/files/array_file.h"
 #include "engine/data/files/csv_file.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata::launcher {
 namespace {
@@ -45,7 +48,7 @@ std::string SafetensorsHeader(const TensorSpec& spec) {
   return bytes + text;
 }
 
-std::vector<double> NumbersOf(const Predicted& rows) {
+std::vector<double> NumbersOf(const OutputRows& rows) {
   std::vector<double> numbers(static_cast<size_t>(rows.spec.elements()));
   if (IsFloating(rows.spec.dtype)) {
     ConvertElements(rows.spec.dtype, rows.bytes.data(), DType::kFloat64, numbers.data(),
@@ -70,12 +73,22 @@ std::string NumberText(double number, DType dtype) {
   return text.data();
 }
 
-/// The place of the largest, and its share of the sum of exponentials.
-std::pair<size_t, double> LargestOf(std::span<const double> row) {
+/// The place of the largest, and its probability: itself, or its share of the sum of exponentials.
+std::pair<size_t, double> LargestOf(std::span<const double> row, bool probabilities) {
   const auto largest = std::ranges::max_element(row);
+  const auto place = static_cast<size_t>(largest - row.begin());
+  if (probabilities) return {place, *largest};
   double sum = 0;
   for (const double output : row) sum += std::exp(output - *largest);
-  return {static_cast<size_t>(largest - row.begin()), 1 / sum};
+  return {place, 1 / sum};
+}
+
+void CheckIsOneOf(const std::string& loss_of_labels) {
+  if (loss_of_labels.empty()) return;
+  throw ConfigError(
+      Str("classes: with ", loss_of_labels, " each output is a label of its own, and a sample may ",
+          "have several: write the outputs, without --as_classes and --class_names; the labels ",
+          "are those above ", loss_of_labels == "BCELoss" ? "0.5" : "0"));
 }
 
 }  // namespace
@@ -84,7 +97,7 @@ class Predictions::Format {
  public:
   virtual ~Format() = default;
   /// Rows as bytes; `first`: the number of the first of these samples.
-  virtual std::string Bytes(const Predicted& rows, int64_t first) const = 0;
+  virtual std::string Bytes(const Predicted& blocks, int64_t first) const = 0;
   /// What the file begins with, once all rows are known; of kHeaderBytes, or nothing.
   virtual std::string Head(const TensorSpec& all) const = 0;
 };
@@ -93,7 +106,14 @@ class Predictions::Array : public Predictions::Format {
  public:
   using Header = std::string (*)(const TensorSpec&);
   explicit Array(Header header) : header_(header) {}
-  std::string Bytes(const Predicted& rows, int64_t) const override { return rows.bytes; }
+  /// Of all outputs behind each other.
+  std::string Bytes(const Predicted& blocks, int64_t) const override {
+    std::string bytes;
+    for (size_t k = 0; k < blocks[0].size(); ++k) {
+      for (const auto& block : blocks) bytes += block[k].bytes;
+    }
+    return bytes;
+  }
   std::string Head(const TensorSpec& all) const override { return header_(all); }
 
  private:
@@ -104,53 +124,88 @@ class Predictions::Lines : public Predictions::Format {
  public:
   Lines(PredictionOptions options, bool is_csv) : options_(std::move(options)), is_csv_(is_csv) {}
 
-  std::string Bytes(const Predicted& rows, int64_t first) const override {
-    const std::vector<double> numbers = NumbersOf(rows);
-    const auto count = static_cast<size_t>(rows.spec.shape[0]);
-    const size_t width = count > 0 ? numbers.size() / count : 0;
-    std::string text = is_csv_ && first == 0 ? Names(width) : "";
-    for (size_t i = 0; i < count; ++i) {
-      const std::span<const double> row(numbers.data() + i * width, width);
-      const int64_t sample = first + static_cast<int64_t>(i);
-      text +=
-          (options_.classes ? ClassLine(sample, row) : OutputLine(sample, row, rows.spec.dtype)) +
-          "\n";
+  std::string Bytes(const Predicted& blocks, int64_t first) const override {
+    std::string text;
+    int64_t sample = first;
+    for (const auto& block : blocks) {
+      std::vector<Rows> outputs;
+      for (const OutputRows& rows : block) outputs.push_back({rows.spec, NumbersOf(rows)});
+      if (is_csv_ && sample == 0) text += Names(outputs[0].width());
+      for (int64_t i = 0; i < block[0].spec.shape[0]; ++i, ++sample) {
+        text += Begin(sample);
+        text += options_.classes ? ClassText(outputs[0].Of(i)) : OutputText(sample, i, outputs);
+      }
     }
     return text;
   }
   std::string Head(const TensorSpec&) const override { return ""; }
 
  private:
+  /// Of an output.
+  struct Rows {
+    TensorSpec spec;
+    std::vector<double> numbers;
+
+    size_t width() const {
+      return numbers.size() / static_cast<size_t>(std::max<int64_t>(spec.shape[0], 1));
+    }
+    std::span<const double> Of(int64_t i) const {
+      return std::span(numbers).subspan(static_cast<size_t>(i) * width(), width());
+    }
+  };
+
   std::string Names(size_t width) const {
-    if (options_.classes) return "sample,class,probability\n";
-    std::string head = "sample";
+    std::string head = options_.file_of ? "file,sample" : "sample";
+    if (options_.classes) return head + ",class,probability\n";
     for (size_t i = 0; i < width; ++i) head += Str(",output_", i);
     return head + "\n";
   }
 
-  std::string OutputLine(int64_t sample, std::span<const double> row, DType dtype) const {
-    std::vector<std::string> outputs;
-    for (const double output : row) {
-      const bool is_number = is_csv_ || std::isfinite(output);  // JSON has no others
-      outputs.push_back(is_number ? NumberText(output, dtype)
-                                  : Str('"', NumberText(output, dtype), '"'));
-    }
-    return is_csv_ ? Str(sample, ",", Join(outputs, ","))
-                   : Str("{\"sample\": ", sample, ", \"output\": [", Join(outputs, ", "), "]}");
+  std::string Begin(int64_t sample) const {
+    const std::string file = options_.file_of ? options_.file_of(sample) : "";
+    if (is_csv_) return Str(options_.file_of ? data::CsvField(file) + "," : "", sample, ",");
+    return Str("{", options_.file_of ? Str("\"file\": ", Value(file).ToJson(), ", ") : "",
+               "\"sample\": ", sample, ", ");
   }
 
-  std::string ClassLine(int64_t sample, std::span<const double> row) const {
-    const auto [number, probability] = LargestOf(row);
+  std::string OutputText(int64_t sample, int64_t i, const std::vector<Rows>& outputs) const {
+    std::vector<std::string> lists;
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      std::span<const double> row = outputs[k].Of(i);
+      if (!is_csv_ && options_.filled_up.contains(k)) {
+        const int64_t longest = std::max<int64_t>(outputs[k].spec.shape.at(1), 1);
+        const int64_t length = std::min(options_.length_of(sample), longest);
+        row = row.first(static_cast<size_t>(length * (std::ssize(row) / longest)));
+      }
+      const std::string numbers = NumbersText(row, outputs[k].spec.dtype);
+      if (is_csv_) return numbers + "\n";
+      lists.push_back(
+          Str("\"output", outputs.size() > 1 ? Str("_", k) : "", "\": [", numbers, "]"));
+    }
+    return Join(lists, ", ") + "}\n";
+  }
+
+  std::string NumbersText(std::span<const double> row, DType dtype) const {
+    std::vector<std::string> texts;
+    for (const double output : row) {
+      const bool is_number = is_csv_ || std::isfinite(output);  // JSON has no others
+      texts.push_back(is_number ? NumberText(output, dtype)
+                                : Str('"', NumberText(output, dtype), '"'));
+    }
+    return Join(texts, is_csv_ ? "," : ", ");
+  }
+
+  std::string ClassText(std::span<const double> row) const {
+    const auto [number, probability] = LargestOf(row, options_.probabilities);
     const std::string share = NumberText(probability, DType::kFloat32);
     if (is_csv_) {
       const std::string name =
           options_.names.empty() ? std::to_string(number) : data::CsvField(options_.names[number]);
-      return Str(sample, ",", name, ",", share);
+      return Str(name, ",", share, "\n");
     }
     const Value name = options_.names.empty() ? Value(static_cast<int64_t>(number))
                                               : Value(options_.names[number]);
-    return Str("{\"sample\": ", sample, ", \"class\": ", name.ToJson(),
-               ", \"probability\": ", share, "}");
+    return Str("\"class\": ", name.ToJson(), ", \"probability\": ", share, "}\n");
   }
 
   const PredictionOptions options_;
@@ -168,11 +223,13 @@ Predictions::Predictions(const std::string& path, PredictionOptions options,
             path));
   }
   if (!options.names.empty()) options.classes = true;
+  if (options.classes) CheckIsOneOf(options.loss_of_labels);
   if (options.classes && !is_text) throw ConfigError("classes are written as .csv or .jsonl only");
-  spec_.shape = {-1};  // none yet: the first rows tell
   if (options.classes) class_names_ = options.names.size();
   has_classes_ = options.classes;
-  const std::string how = Str(what, options.classes ? " classes " : " ", Join(options.names, ","));
+  // The number is of how parts are written, which versions may differ in.
+  const std::string how =
+      Str(what, options.classes ? " 2 classes " : " 2 ", Join(options.names, ","));
   if (is_text) {
     format_ = std::make_unique<Lines>(std::move(options), is_csv);
   } else {
@@ -182,56 +239,100 @@ Predictions::Predictions(const std::string& path, PredictionOptions options,
   const Value& state = file_->state();
   if (state.is_null()) return;
   samples_ = state["samples"].as_int();
-  spec_ = {state["row"].as_ints(), ParseDType(state["dtype"].as_string())};
+  for (const Value& output : state["row"].as_list()) {
+    row_.push_back({output["shape"].as_ints(), ParseDType(output["dtype"].as_string())});
+  }
 }
 
 Predictions::~Predictions() = default;
 
-void Predictions::Add(const Predicted& rows) {
-  if (rows.spec.shape.empty()) return;
-  TensorSpec row = rows.spec;
-  row.shape[0] = 0;
-  try {
-    CheckRows(row);
-  } catch (const ConfigError&) {
-    file_->Discard();
-    throw;
+void Predictions::Add(const Predicted& blocks) {
+  if (blocks.empty()) return;
+  int64_t samples = samples_;
+  for (const auto& block : blocks) {
+    TensorSpecs row;
+    for (const OutputRows& rows : block) {
+      row.push_back({{rows.spec.shape.begin() + 1, rows.spec.shape.end()}, rows.spec.dtype});
+    }
+    try {
+      CheckRows(row);
+    } catch (const ConfigError&) {
+      file_->Discard();
+      throw;
+    }
+    row_ = std::move(row);
+    samples += block[0].spec.shape[0];
   }
-  spec_ = row;
-  const std::string bytes = format_->Bytes(rows, samples_);
-  samples_ += rows.spec.shape[0];
-  Value state;
-  state.Set("samples", samples_).Set("row", Value::IntList(spec_.shape));
-  file_->Add(bytes, state.Set("dtype", DTypeName(spec_.dtype)));
+  const std::string bytes = format_->Bytes(blocks, samples_);
+  samples_ = samples;
+  file_->Add(bytes, Value::MakeMap({{"samples", samples_}, {"row", ToValue(row_)}}));
 }
 
-void Predictions::CheckRows(const TensorSpec& row) const {
-  if (samples_ > 0 && row != spec_) {
-    throw ConfigError(Str("the last layer gives rows of several shapes: ", spec_.ToString(), ", ",
-                          row.ToString()));
+void Predictions::CheckRows(const TensorSpecs& row) const {
+  const bool is_json = path_.ends_with(".jsonl");
+  if (row.size() > 1 && !is_json && !path_.ends_with(".safetensors")) {
+    throw ConfigError(Str("the last layer gives ", row.size(), " outputs a sample, ",
+                          ToString(row, ", "), ": .safetensors and .jsonl take several, and ",
+                          "e:predict in Lua gives them"));
   }
-  if (path_.ends_with(".npy") && row.dtype == DType::kBFloat16) {
+  const bool may_differ = is_json && !has_classes_;
+  if (!row_.empty() && (may_differ ? row.size() != row_.size() : row != row_)) {
+    throw ConfigError(Str("the last layer gives rows of several shapes: ", ToString(row_), ", ",
+                          ToString(row), has_classes_ ? "" : "; .jsonl takes them"));
+  }
+  if (path_.ends_with(".npy") && row[0].dtype == DType::kBFloat16) {
     throw ConfigError("numpy has no bfloat16: write the predictions as .safetensors");
   }
-  if (!has_classes_) return;
-  if (row.shape.size() != 2 || !IsFloating(row.dtype)) {
+  if (has_classes_) CheckClasses(row);
+}
+
+void Predictions::CheckClasses(const TensorSpecs& row) const {
+  if (row.size() != 1 || row[0].shape.size() != 1 || !IsFloating(row[0].dtype)) {
     throw ConfigError(Str("classes need outputs (samples, classes), the last layer gives ",
-                          row.ToString(), " a row"));
+                          ToString(row), " a row"));
   }
-  if (row.shape[1] == 1) {
+  const int64_t classes = row[0].shape[0];
+  if (classes == 1) {
     throw ConfigError(
         "classes need an output for each, the last layer gives one score a sample, "
         "which is written without --as_classes");
   }
-  if (class_names_ > 0 && static_cast<size_t>(row.shape[1]) != class_names_) {
-    throw ConfigError(Str("there are ", class_names_, " names for ", row.shape[1], " classes"));
+  if (class_names_ > 0 && static_cast<size_t>(classes) != class_names_) {
+    throw ConfigError(Str("there are ", class_names_, " names for ", classes, " classes"));
   }
 }
 
 void Predictions::Finish() {
-  TensorSpec all = spec_;
-  all.shape[0] = samples_;
+  if (row_.size() > 1 && path_.ends_with(".safetensors")) return FinishSeveral();
+  TensorSpec all = row_.empty() ? TensorSpec() : row_[0];
+  all.shape.insert(all.shape.begin(), samples_);
   file_->Finish(format_->Head(all));
+}
+
+/// Parts have rows of all outputs; the file has all rows of an output behind each other.
+void Predictions::FinishSeveral() {
+  const std::string beside = PlaceBeside(path_);
+  std::vector<TensorDeclaration> outputs;
+  std::map<std::string, std::pair<int64_t, int64_t>> places;  // in the bytes of a sample
+  int64_t sample_bytes = 0;
+  for (size_t k = 0; k < row_.size(); ++k) {
+    std::vector<int64_t> shape = row_[k].shape;
+    shape.insert(shape.begin(), samples_);
+    outputs.push_back({Str("output_", k), StoredName(row_[k].dtype), std::move(shape)});
+    places[outputs.back().name] = {sample_bytes, row_[k].bytes()};
+    sample_bytes += row_[k].bytes();
+  }
+  SafetensorsWriter writer(beside, outputs, {});
+  for (const StoredTensor& output : writer.tensors()) {
+    const auto [before, bytes] = places.at(output.name);
+    for (int64_t part = 0; part < file_->parts() && sample_bytes > 0; ++part) {
+      const std::string rows = file_->Part(part);
+      const int64_t samples = std::ssize(rows) / sample_bytes;
+      writer.Write(rows.data() + samples * before, samples * bytes);
+    }
+  }
+  writer.Finish();
+  file_->FinishAs(beside);
 }
 
 }  // namespace strata::launcher

@@ -18,9 +18,15 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 template <class T>
-Predicted Rows(std::vector<int64_t> shape, DType dtype, const std::vector<T>& values) {
+OutputRows Output(std::vector<int64_t> shape, DType dtype, const std::vector<T>& values) {
   return {{std::move(shape), dtype},
           std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T))};
+}
+
+/// Of a last layer with one output.
+template <class T>
+Predicted Rows(std::vector<int64_t> shape, DType dtype, const std::vector<T>& values) {
+  return Predicted{std::vector{Output(std::move(shape), dtype, values)}};
 }
 
 const Predicted kFirst = Rows<float>({2, 2}, DType::kFloat32, {1, 0.5, -1, 3});
@@ -50,6 +56,14 @@ TEST_F(PredictionsTest, Csv) {
               HasSubstr("\n0,\"a \"\"cat\"\"\",0.62"));
 }
 
+TEST_F(PredictionsTest, ProbabilitiesAreThemselves) {
+  const std::string path = folder_.Inside("a.csv");
+  Predictions predictions(path, {.classes = true, .probabilities = true});
+  predictions.Add(Rows<float>({2, 2}, DType::kFloat32, {0.25, 0.75, 0.875, 0.125}));
+  predictions.Finish();
+  EXPECT_EQ(ReadText(path), "sample,class,probability\n0,1,0.75\n1,0,0.875\n");
+}
+
 TEST_F(PredictionsTest, JsonLines) {
   EXPECT_THAT(Split(Written("a.jsonl"), '\n'),
               ElementsAre("{\"sample\": 0, \"output\": [1, 0.5]}",
@@ -70,6 +84,88 @@ TEST_F(PredictionsTest, Arrays) {
   EXPECT_THAT(numpy.substr(10),
               testing::StartsWith("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }"));
   EXPECT_EQ(numpy[255], '\n');
+}
+
+/// Two outputs of three samples, whose second one has items of another size.
+TEST_F(PredictionsTest, SeveralOutputs) {
+  const std::vector<OutputRows> first = {Output<uint8_t>({2, 3}, DType::kUInt8, {1, 2, 3, 4, 5, 6}),
+                                         Output<float>({2}, DType::kFloat32, {0.5, -1})};
+  const std::vector<OutputRows> second = {Output<uint8_t>({1, 3}, DType::kUInt8, {7, 8, 9}),
+                                          Output<float>({1}, DType::kFloat32, {3})};
+  const auto write = [&](const std::string& name) {
+    const std::string path = folder_.Inside(name);
+    Predictions(path, {}, "digits").Add({first});
+    Predictions again(path, {}, "digits");
+    EXPECT_EQ(again.parts(), 1);
+    again.Add({second});
+    again.Finish();
+    EXPECT_FALSE(std::filesystem::exists(path + ".part"));
+    return path;
+  };
+  EXPECT_EQ(ReadText(write("a.jsonl")),
+            "{\"sample\": 0, \"output_0\": [1, 2, 3], \"output_1\": [0.5]}\n"
+            "{\"sample\": 1, \"output_0\": [4, 5, 6], \"output_1\": [-1]}\n"
+            "{\"sample\": 2, \"output_0\": [7, 8, 9], \"output_1\": [3]}\n");
+  const SafetensorsFile file(write("a.safetensors"));
+  EXPECT_THAT(FloatsOf(file, "output_1"), ElementsAre(0.5, -1, 3));
+  ASSERT_EQ(file.tensors().size(), 2U);
+  for (const StoredTensor& tensor : file.tensors()) {
+    if (tensor.name != "output_0") continue;
+    EXPECT_EQ(tensor.shape, (std::vector<int64_t>{3, 3}));
+    std::string bytes(9, '\0');
+    file.Read(tensor, 0, bytes.data(), 9);
+    EXPECT_EQ(bytes, "\1\2\3\4\5\6\7\10\11");
+  }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 2)
+      << "nothing beside the two files";
+  for (const char* name : {"b.csv", "b.npy"}) {
+    EXPECT_EQ(ErrorOf([&] { Predictions(folder_.Inside(name), {}).Add({first}); }),
+              "the last layer gives 2 outputs a sample, uint8 (3,), float32 (): .safetensors and "
+              ".jsonl take several, and e:predict in Lua gives them");
+  }
+  EXPECT_THAT(
+      ErrorOf([&] { Predictions(folder_.Inside("c.jsonl"), {.classes = true}).Add({first}); }),
+      HasSubstr("classes need outputs (samples, classes)"));
+}
+
+/// Samples of 1, 2 and 3 places, of which two were filled up to one length, with two numbers each.
+TEST_F(PredictionsTest, RowsOfSeveralLengths) {
+  const std::vector<OutputRows> both = {
+      Output<float>({2, 2, 2}, DType::kFloat32, {1, 2, 0, 0, 3, 4, 5, 6}),
+      Output<float>({2, 2}, DType::kFloat32, {7, 8, 9, 10})};
+  const std::vector<OutputRows> last = {
+      Output<float>({1, 3, 2}, DType::kFloat32, {1, 2, 3, 4, 5, 6}),
+      Output<float>({1, 2}, DType::kFloat32, {7, 8})};
+  const auto rows = [&](const std::string& name, PredictionOptions options) {
+    Predictions predictions(folder_.Inside(name), std::move(options));
+    predictions.Add({both, last});
+    predictions.Finish();
+    return ReadText(folder_.Inside(name));
+  };
+  const PredictionOptions cut = {.filled_up = {0},
+                                 .length_of = [](int64_t sample) { return sample + 1; }};
+  EXPECT_EQ(rows("a.jsonl", cut),
+            "{\"sample\": 0, \"output_0\": [1, 2], \"output_1\": [7, 8]}\n"
+            "{\"sample\": 1, \"output_0\": [3, 4, 5, 6], \"output_1\": [9, 10]}\n"
+            "{\"sample\": 2, \"output_0\": [1, 2, 3, 4, 5, 6], \"output_1\": [7, 8]}\n");
+  EXPECT_THAT(rows("b.jsonl", {}), HasSubstr("\"output_0\": [1, 2, 0, 0]")) << "as they are";
+  EXPECT_THAT(ErrorOf([&] { rows("c.safetensors", {}); }),
+              HasSubstr("several shapes: float32 (2, 2) and float32 (2,), float32 (3, 2) and "
+                        "float32 (2,); .jsonl takes them"));
+}
+
+TEST_F(PredictionsTest, FilesStandFirst) {
+  const PredictionOptions options = {
+      .file_of = [](int64_t sample) { return Str("a/", sample, ",\"x\".png"); }};
+  EXPECT_THAT(
+      Written("a.csv", options),
+      testing::StartsWith("file,sample,output_0,output_1\n\"a/0,\"\"x\"\".png\",0,1,0.5\n"));
+  EXPECT_THAT(Written("a.jsonl", options),
+              testing::StartsWith(
+                  "{\"file\": \"a/0,\\\"x\\\".png\", \"sample\": 0, \"output\": [1, 0.5]}\n"));
+  PredictionOptions classes = options;
+  classes.classes = true;
+  EXPECT_THAT(Written("b.csv", classes), testing::StartsWith("file,sample,class,probability\n"));
 }
 
 TEST_F(PredictionsTest, AnotherRunGoesOn) {
@@ -168,6 +264,14 @@ TEST_F(PredictionsTest, WhatDoesNotFit) {
   EXPECT_THAT(trouble("a.txt", {}, rows), HasSubstr("ends in .npy, .safetensors, .csv or .jsonl"));
   EXPECT_THAT(trouble("a.npy", {.classes = true}, rows),
               HasSubstr("classes are written as .csv or .jsonl"));
+  EXPECT_THAT(trouble("a.csv", {.classes = true, .loss_of_labels = "BCELoss"}, rows),
+              HasSubstr("with BCELoss each output is a label of its own, and a sample may have "
+                        "several: write the outputs, without --as_classes and --class_names; the "
+                        "labels are those above 0.5"));
+  EXPECT_THAT(trouble("a.csv", {.names = {"a", "b"}, .loss_of_labels = "BCEWithLogitsLoss"}, rows),
+              HasSubstr("those above 0"));
+  EXPECT_THAT(trouble("a.csv", {.loss_of_labels = "BCELoss"}, rows),
+              HasSubstr("rows of several shapes"));
   EXPECT_THAT(trouble("a.csv", {}, rows), HasSubstr("rows of several shapes"));
   EXPECT_THAT(trouble("a.csv", {.names = {"cat"}}, rows),
               HasSubstr("there are 1 names for 2 classes"));
