@@ -39,17 +39,8 @@ MOST_SECONDS = 6  # of a fault, in the mean
 SETTINGS = ["%s_%s" % (model, transport) for transport in ("gloo", "threads", "hosts") for model in MODELS]
 
 
-def stat(pid):
-    with open("/proc/%d/stat" % pid) as file:
-        return file.read().rpartition(") ")[2].split()
-
-
 def parent(pid):
-    return int(stat(pid)[1])
-
-
-def state(pid):
-    return stat(pid)[0]
+    return int(program.stat(pid)[1])
 
 
 class Training:
@@ -161,7 +152,7 @@ class Training:
     def pause(self):
         pid = self.rank_pid(0 if self.transport == "threads" else self.chance.randrange(WORLD))
         os.kill(pid, signal.SIGSTOP)
-        self.wait(lambda: state(pid) == "T", "a stopped rank")
+        self.wait(lambda: program.stat(pid)[0] == "T", "a stopped rank")
         os.kill(pid, signal.SIGCONT)
 
     def starter(self):

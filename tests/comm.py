@@ -67,10 +67,7 @@ def expect_errors(done, *texts):
 
 
 def env(strata):
-    port = program.free_port()
-    environments = [{"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                     "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-                    for rank in range(2)]
+    environments = program.torchrun_ranks(2)
     expect_meeting(run(strata, [[], ["init_method=env://"]], environments), 2)
     del environments[1]["MASTER_PORT"], environments[1]["WORLD_SIZE"]
     expect_errors(run(strata, [[]], environments[1:]), "WORLD_SIZE")

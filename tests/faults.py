@@ -57,8 +57,7 @@ def states(pid):
     found = []
     for task in os.listdir("/proc/%d/task" % pid):
         try:
-            with open("/proc/%d/task/%s/stat" % (pid, task)) as file:
-                found.append(file.read().rpartition(") ")[2][0])
+            found.append(program.stat("%d/task/%s" % (pid, task))[0])
         except OSError:
             pass
     return found
@@ -426,8 +425,7 @@ def clock_jumps(strata):
 
     day = 24 * 3600
     set_clock(0)
-    library = os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "tests/libjumping_clock.so")
-    environment = {"LD_PRELOAD": library, "STRATA_CLOCK": strata.path("clock")}
+    environment = {"LD_PRELOAD": strata.root + "/tests/libjumping_clock.so", "STRATA_CLOCK": strata.path("clock")}
     train = [*DIGITS, "--steps=100000000", "--save.dir=runs", "--save.every=8"]
     job = strata.start("train", *train, "--log=log.jsonl", "--hang_timeout=5", environment=environment)
     wait_for_saves(job, 2)
@@ -582,9 +580,8 @@ def exit_codes(strata):
              137: lambda: faulty(strata, "KILL"),
              139: lambda: faulty(strata, "SEGV"),
              143: lambda: ended(strata, signal.SIGTERM)}
-    page = os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "docs/faults.md")
-    with open(page) as file:
-        told = [int(code) for code in re.findall(r"^\| (\d+) \| ", file.read(), re.M)]
+    page = strata.read(os.path.join(strata.root, "docs/faults.md"))
+    told = [int(code) for code in re.findall(r"^\| (\d+) \| ", page, re.M)]
     require(told == sorted(cases), "the codes of the page", told)
     table = json.loads(strata.run("help", "--json"))["exit_codes"]
     known = {int(code) for row in table for code in re.findall(r"\b\d{1,3}\b", row["code"] + " " + row["means"])}

@@ -5,7 +5,6 @@ is written now has a version of which files are there.
 usage: formats.py STRATA MODELS TEST...
 """
 
-import json
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from program import require
 
 def kept(strata, name):
     """A copy of all files of tests/formats in the program's folder; the paths of the format's, by version."""
-    source = os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "tests/formats")
+    source = os.path.join(strata.root, "tests/formats")
     found = {}
     for entry in os.listdir(source):
         path = os.path.join(source, entry)
@@ -28,11 +27,6 @@ def kept(strata, name):
     return found
 
 
-def read(strata, name):
-    with open(strata.path(name)) as file:
-        return file.read()
-
-
 def saves(strata):
     versions = kept(strata, "save")
     for entry in versions.values():
@@ -41,7 +35,7 @@ def saves(strata):
         require(re.search(r"^step 5/6 ", shown, re.MULTILINE) and "step 4/6" not in shown, "the steps behind it", shown)
         require("accuracy" in strata.run("eval", "net.lua", "--weights=" + entry), "an evaluation", "")
     strata.run("train", "net.lua", "--save.dir=runs", "--steps=1")
-    manifest = json.loads(read(strata, "runs/step-00000001/manifest.json"))
+    manifest = strata.json("runs/step-00000001/manifest.json")
     require(manifest["manifest"]["format"] in versions, "files of this version", versions)
 
 
@@ -52,7 +46,7 @@ def plans(strata):
                               'print(job:plan(require("strata").plan("%s")).bounds[2])' % entry)
         require(strata.run("run", script).strip() == "3", "the cut", entry)
     strata.run("run", strata.write("save.lua", 'require("strata").load("net.lua"):plan{}:save("new.plan")'))
-    require(json.loads(read(strata, "new.plan"))["strata_plan"] in versions, "files of this version", versions)
+    require(strata.json("new.plan")["strata_plan"] in versions, "files of this version", versions)
 
 
 def costs(strata):
@@ -60,7 +54,7 @@ def costs(strata):
     for entry in versions.values():
         require("measured" in strata.run("plan", "net.lua", "--partition=time", "--costs=" + entry), "measured costs", entry)
     strata.run("plan", "net.lua", "--write_costs=new.json")
-    require(json.loads(read(strata, "new.json"))["costs"] in versions, "files of this version", versions)
+    require(strata.json("new.json")["costs"] in versions, "files of this version", versions)
 
 
 def links(strata):
@@ -69,7 +63,7 @@ def links(strata):
         shown = strata.run("plan", "net.lua", "--pipe=2", "--partition=auto", "--links=" + entry)
         require("step" in shown or "cuts" in shown, "a plan with measured links", shown)
     strata.run("doctor", "--links", "--ranks=2", "--output=new.json")
-    require(json.loads(read(strata, "new.json"))["links"] in versions, "files of this version", versions)
+    require(strata.json("new.json")["links"] in versions, "files of this version", versions)
 
 
 def logs(strata):
@@ -88,7 +82,7 @@ def traces(strata):
     versions = kept(strata, "trace")
     strata.run("train", "net.lua", "--trace=new.json")
     for entry in list(versions.values()) + ["new.json"]:
-        trace = json.loads(read(strata, entry))
+        trace = strata.json(entry)
         require(trace["otherData"]["strata_trace"] in versions, "files of this version", trace["otherData"])
         events = trace["traceEvents"]
         names = {event["args"]["name"] if event["name"] == "process_name" else event["name"] for event in events}

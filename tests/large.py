@@ -99,8 +99,7 @@ def peaks(job):
 
 def planned(strata, model, pipe):
     """Bytes of tensors on each rank."""
-    report = json.loads(strata.run("plan", "gpt2.lua", *model.flags, "--pipe=%d" % pipe, "--json"))
-    return [rank["total"] for rank in report["memory"]]
+    return [rank["total"] for rank in strata.plan("gpt2.lua", *model.flags, "--pipe=%d" % pipe)["memory"]]
 
 
 def trained(strata, model, folder, *more):

@@ -54,25 +54,16 @@ def expect_training(strata, environments, *flags):
 
 
 def torchrun(strata):
-    port = program.free_port()
-    expect_training(strata, [
-        {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
-         "MASTER_ADDR": "localhost", "MASTER_PORT": port} for rank in range(2)])
+    expect_training(strata, program.torchrun_ranks(2))
 
 
 def measured_machines(strata):
     """What one machine has measured of itself is not what the ranks on others go by: all have one plan."""
-    port = program.free_port()
-    caches = [strata.path("cache_%d" % rank) for rank in range(2)]
-    for cache in caches:
-        os.mkdir(cache)
-        os.symlink(os.path.join(os.environ["STRATA_CACHE"], "data"), os.path.join(cache, "data"))
+    caches = [strata.own_cache("cache_%d" % rank) for rank in range(2)]
     code, _, errors = start(strata, environment={"STRATA_CACHE": caches[0], "STRATA_RATES": ""}).end()
     require(code == 0 and os.listdir(os.path.join(caches[0], "profiles")), "rates of this machine", errors)
-    expect_training(strata, [
-        {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
-         "MASTER_ADDR": "localhost", "MASTER_PORT": port, "STRATA_CACHE": caches[rank], "STRATA_RATES": ""}
-        for rank in range(2)])
+    expect_training(strata, [{**environment, "STRATA_CACHE": cache, "STRATA_RATES": ""}
+                             for environment, cache in zip(program.torchrun_ranks(2), caches)])
 
 
 def open_mpi(strata):
@@ -103,10 +94,8 @@ def two_machines(strata):
 
 def sigterm(strata):
     """One rank's SIGTERM: all save, and all end with 143."""
-    port = program.free_port()
-    jobs = [start(strata, "--steps=1000000", "--print_every=1", "--save.dir=saves", environment={
-        "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "localhost", "MASTER_PORT": port}) for rank in range(2)]
+    jobs = [start(strata, "--steps=1000000", "--print_every=1", "--save.dir=saves", environment=environment)
+            for environment in program.torchrun_ranks(2)]
     jobs[0].wait_for_steps()
     jobs[1].process.send_signal(signal.SIGTERM)
     done = end_all(jobs)
@@ -137,11 +126,7 @@ def contradictions(strata):
 
 def a_rank_twice(strata):
     """Two processes believe to be rank 1 of 2, and rank 0 has nothing to wait for."""
-    port = program.free_port()
-    environments = [
-        {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3",
-         "MASTER_ADDR": "localhost", "MASTER_PORT": port} for rank in [0, 1, 1]]
-    done = run_ranks(strata, environments, "--pipe=3")
+    done = run_ranks(strata, program.torchrun_ranks(3, [0, 1, 1]), "--pipe=3")
     require(all(code != 0 for code, _, _ in done), "all end", done)
     require(any("rank 1 is there twice: on " in errors and code == 2 for code, _, errors in done),
             "the rank that is there twice", done)

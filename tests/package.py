@@ -23,7 +23,7 @@ _MOST_BYTES = 20_000_000
 
 
 def packages(strata):
-    return os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "tools")
+    return os.path.join(strata.root, "tools")
 
 
 def wheel_of(strata):

@@ -37,11 +37,6 @@ DIGITS = ["digits.lua", "--pipe=2", "--schedule=1f1b", "--micro_batches=4",
           "--micro_batch_size=16", "--threads=1", "--device=cpu"]
 
 
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
 def data_of(html):
     found = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.S)
     return json.loads(found.group(1))
@@ -93,10 +88,10 @@ KINDS = ["", "F", "I", "W", "B", "R", "OVERLAP_F_B", "SEND_F", "RECV_F", "SEND_B
 def plan(strata):
     """`strata plan` writes both, without LibTorch's help; the page holds the program."""
     strata.run("plan", *DIGITS, "--svg=plan.svg", "--html=plan.html")
-    drawing = read(strata.path("plan.svg"))
+    drawing = strata.read("plan.svg")
     xml.etree.ElementTree.fromstring(drawing)
     require(">B3</text>" in drawing, "the last backward", drawing)
-    page = read(strata.path("plan.html"))
+    page = strata.read("plan.html")
     require("://" not in page, "nothing from outside", "the page")
     data = data_of(page)
     require(data["kinds"] == KINDS, "these kinds", data["kinds"])
@@ -129,7 +124,7 @@ def check_trace(strata, transport):
     require("trace of steps 0 to 3: run.json" in shown, "news of the trace", shown)
     strata.write("rows.lua", ROWS)
     rows = json.loads(strata.run("run", "rows.lua"))
-    events = json.loads(read(strata.path("run.json")))["traceEvents"]
+    events = strata.json("run.json")["traceEvents"]
     actions = [e for e in events if e["ph"] == "X" and "step" in e["args"]]
     for rank, row in enumerate(rows):
         for step in range(4):
@@ -146,7 +141,7 @@ def check_trace(strata, transport):
     require(waits, "some rank waits", events[:20])
     require(any(e["ph"] == "C" and e["args"]["bytes"] > 0 for e in events), "memory", events[:20])
 
-    predicted, measured = data_of(read(strata.path("run.html")))["timelines"]
+    predicted, measured = data_of(strata.read("run.html"))["timelines"]
     require(predicted["name"] == "predicted" and measured["name"].startswith("measured, step"),
             "both", (predicted["name"], measured["name"]))
     require(measured["in_seconds"] and measured["span"] > 0, "seconds", measured["span"])
@@ -154,7 +149,7 @@ def check_trace(strata, transport):
         names = decode(measured, lane)[0]
         require(names == [name for name in row if name], "the measured row", names)
         require(lane[2] > 0, "bytes", lane[2])
-    xml.etree.ElementTree.fromstring(read(strata.path("run.svg")))
+    xml.etree.ElementTree.fromstring(strata.read("run.svg"))
 
 
 def trace_gloo(strata):
@@ -232,7 +227,7 @@ def browser(strata):
     for name in ("wide.html", "wide.svg"):
         require(os.path.getsize(strata.path(name)) <= 1_000_000, "1 MB",
                 os.path.getsize(strata.path(name)))
-    data = data_of(read(strata.path("wide.html")))
+    data = data_of(strata.read("wide.html"))
     require(data["note"] == "", "everything", data["note"])
     (timeline,) = data["timelines"]
     lanes = [decode(timeline, lane) for lane in timeline["lanes"]]
@@ -264,7 +259,7 @@ def browser(strata):
     require(min(times) <= 1000, "a second at most", times)
 
     strata.run("plan", *DIGITS, "--schedule=zb_h1", "--html=page.html", "--svg=page.svg")
-    strata.write("pointed.html", read(strata.path("page.html")).replace("</body>", POINT))
+    strata.write("pointed.html", strata.read("page.html").replace("</body>", POINT))
     shown = look("pointed.html", "--dump-dom")
     tip = re.search(r'<div id="tip"[^>]*>(.*?)</div>', shown, re.S).group(1)
     require(re.match(r"rank 0: 0[FIW]\d\n\w+.* of micro-batch \d, stage 0\n[0-9.]+ to [0-9.]+, "

@@ -32,19 +32,14 @@ PLANS = [
 ]
 
 
-def verified(strata, *arguments):
-    shown = strata.run("verify", *arguments, "--threads=1")
-    require("equal bit for bit" in shown, "the bits of one stage with %s" % (arguments,), shown)
-
-
 def bits(strata):
     for precision in ("bf16", "fp16"):
         for plan in PLANS:
-            verified(strata, "digits.lua", *plan, "--precision=" + precision)
+            strata.verifies("digits.lua", *plan, "--threads=1", "--precision=" + precision)
         # Attention, norms, a tied table, gradients that are clipped.
         small = ("--vocab=61", "--seq=16", "--dim=32", "--heads=4", "--depth=2", "--batch.micro_batch_size=2")
         for plan in PLANS[3], PLANS[6], PLANS[7]:
-            verified(strata, "gpt2.lua", *small, *plan, "--precision=" + precision)
+            strata.verifies("gpt2.lua", *small, *plan, "--threads=1", "--precision=" + precision)
 
 
 def accuracy(strata):
@@ -128,7 +123,7 @@ def memory(strata):
 
 def predicted_activations(strata, given):
     """Of all ranks, in bytes, where the peak of the largest one is as predicted."""
-    ranks = json.loads(strata.run("plan", *given, "--json"))["memory"]
+    ranks = strata.plan(*given)["memory"]
     expected = max(rank["total"] for rank in ranks)
     strata.run("train", *given, "--steps=3", "--log=log.jsonl")
     measured = program.steps(strata.path("log.jsonl"))[-1]["peak_memory"]
@@ -164,8 +159,7 @@ def own_types(strata):
              ("--pipe=2", "--data=2", "--zero=1")]
     for precision, named in (("float32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16")):
         for plan in plans:
-            shown = strata.run("verify", job, *plan, "--precision=" + precision, "--threads=1")
-            require("equal bit for bit" in shown, "the bits of one stage in " + precision, shown)
+            strata.verifies(job, *plan, "--precision=" + precision, "--threads=1")
         save = strata.path(precision)
         shown = strata.run("train", job, "--precision=" + precision, "--threads=1", "--save.dir=" + save)
         seen = set(re.findall(r"type (\w+)", shown))  # the plan's shapes are those of float32

@@ -36,9 +36,18 @@ def free_port():
                 pass
 
 
+def torchrun_ranks(world_size, ranks=None):
+    """What torchrun has in the environment of each rank of a job on this machine."""
+    port = free_port()
+    return [{"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(rank),
+             "LOCAL_WORLD_SIZE": str(world_size), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+            for rank in ranks or range(world_size)]
+
+
 class Program:
     def __init__(self, binary, models):
         self.binary = os.path.abspath(binary)
+        self.root = os.path.dirname(os.path.dirname(self.binary))  # of the checkout, as Bazel shows it
         self.models = os.path.abspath(models)
         self._temporary = tempfile.TemporaryDirectory()  # gone with this object, or the test
         self.folder = self._temporary.name
@@ -50,6 +59,19 @@ class Program:
         """Makes a file in the program's folder and returns its path."""
         with open(self.path(name), "w") as file:
             file.write(text)
+        return self.path(name)
+
+    def read(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+    def json(self, name):
+        return json.loads(self.read(name))
+
+    def own_cache(self, name="cache"):
+        """A folder for $STRATA_CACHE with the datasets, and with nothing that other tests measured."""
+        os.mkdir(self.path(name))
+        os.symlink(os.path.join(os.environ["STRATA_CACHE"], "data"), os.path.join(self.path(name), "data"))
         return self.path(name)
 
     def start(self, *arguments, environment=None, before=(), **options):
@@ -65,6 +87,15 @@ class Program:
             raise AssertionError("strata %s\nexit code %d, expected %d\n%s%s" % (
                 " ".join(arguments), ended, code, out, errors))
         return out + errors
+
+    def plan(self, *arguments, **options):
+        """What `strata plan ARGUMENTS --json` writes."""
+        return json.loads(self.run("plan", *arguments, "--json", **options))
+
+    def verifies(self, *arguments, equal="equal bit for bit"):
+        """`strata verify ARGUMENTS` finds what one stage computes."""
+        shown = self.run("verify", *arguments)
+        require(equal in shown, "%s with %s" % (equal, " ".join(arguments)), shown)
 
     def flight_of(self, shown):
         """What `strata inspect` says of the flight record that a text names, and that by rank."""
@@ -163,6 +194,28 @@ def losses(path):
     require([record["step"] for record in records] == list(range(len(records))), "each step once, in order",
             [record["step"] for record in records])
     return [(record["loss"], record["grad_norm"]) for record in records]
+
+
+def read_tensors(path):
+    """{name: (dtype, shape, bytes)} of a safetensors file: what the format's description says, and no more."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])])
+            for name, entry in header.items()}
+
+
+def code_lines(text, comment):
+    """How many lines have code: comments, documentation and empty lines do not count."""
+    text = re.sub(r'^""".*?"""', "", text, flags=re.DOTALL)
+    return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith(comment))
+
+
+def stat(process):
+    """The state of a process, or of "PID/task/THREAD", its parent's number, and what else the kernel tells of it."""
+    with open("/proc/%s/stat" % process) as file:
+        return file.read().rpartition(") ")[2].split()
 
 
 def main(tests, prepare=None):

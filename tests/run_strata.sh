@@ -8,6 +8,7 @@ program=$1
 shift
 export STRATA_ENGINE=$root/lua/libstrata_engine.so
 export STRATA_CACHE=$TEST_SRCDIR/digits STRATA_SHARE=$root HOME=$TEST_TMPDIR
+export PYTHONPATH=$root/tests:$root/tests/differential  # what tests in folders share
 export TMPDIR=$TEST_TMPDIR/temporary
 mkdir -p "$TMPDIR"
 /usr/bin/python3 -B "$root/$program" "$root/launcher/strata" "$root/models" "$@"

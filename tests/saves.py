@@ -6,17 +6,15 @@ usage: saves.py STRATA MODELS TEST...
 $SAVE_KILLS and $SAVE_FLIPS say how often; the gate's numbers are small, `--test_env` gives more.
 """
 
-import json
 import os
 import random
 import re
 import resource
 import signal
-import struct
 import time
 
 import program
-from program import require, steps
+from program import read_tensors, require, steps
 
 KILLS = int(os.environ.get("SAVE_KILLS", "20"))
 FLIPS = int(os.environ.get("SAVE_FLIPS", "100"))
@@ -82,17 +80,6 @@ def saves(folder):
     return sorted(name for name in os.listdir(folder) if name.startswith("step-"))
 
 
-def read_safetensors(path):
-    """A reader of its own: what the format's description says, and no more."""
-    with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return {name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])])
-            for name, entry in header.items()}
-
-
 def resume(strata):
     """The steps behind a save are those of the uninterrupted run, on any pipe degree, both transports."""
     whole = losses(strata, "--save.dir=all", "--save.every=6", "--save.keep=0")
@@ -134,7 +121,7 @@ def grids(strata):
             "a shared tensor in two slices", shown)
     require("4.weight" in shown and "7.weight" not in shown, "a tied tensor once", shown)
     strata.run("inspect", "all/step-00000004", "--merge=all.safetensors")
-    merged = read_safetensors(strata.path("all.safetensors"))
+    merged = read_tensors(strata.path("all.safetensors"))
     require(merged["1.self_attn.in_proj_weight"][:2] == ("F32", [48, 16]), "whole", sorted(merged))
     require(not [name for name in merged if "[" in name], "no slices", sorted(merged))
     with_python(strata.path("all.safetensors"), merged)
@@ -149,14 +136,14 @@ def inspect(strata):
     strata.run("inspect", "runs", "--merge=all.safetensors")
     strata.run("inspect", "runs/step-00000002", "--merge=weights.safetensors", "--only_weights")
     strata.run("inspect", "runs", "--merge=all.safetensors", code=1)  # it is there already
-    every, weights = (read_safetensors(strata.path(name + ".safetensors"))
+    every, weights = (read_tensors(strata.path(name + ".safetensors"))
                       for name in ["all", "weights"])
     require(sorted(weights) == sorted(name for name in every if "#" not in name), "weights", every)
     require(weights["2.weight"][:2] == ("F32", [32, 64]), "a weight", sorted(weights))
     parts = {}
     for name in os.listdir(strata.path("runs/step-00000002")):
         if name.endswith(".safetensors"):
-            parts.update(read_safetensors(strata.path("runs/step-00000002/" + name)))
+            parts.update(read_tensors(strata.path("runs/step-00000002/" + name)))
     require(parts == every, "what the ranks wrote", (sorted(parts), sorted(every)))
     with_python(strata.path("all.safetensors"), every)
     shown = train(strata, "--weights=weights.safetensors", "--steps=1")
@@ -269,7 +256,8 @@ def kills(strata):
 
 
 def full_disk(strata):
-    """A disk that takes no more: the training goes on, the last save stays, the end says so."""
+    """A disk that takes no more: the training goes on, the last save stays, the end says so. One that
+    takes no log ends the training with a save."""
     limit = 20000  # bytes of a file
 
     def limited():
@@ -289,6 +277,28 @@ def full_disk(strata):
                          preexec_fn=limited)
     shown = train(strata, "--save.dir=full", "--resume", "--steps=4")
     require("goes on after step 2 of full/step-00000002" in shown, "the last save", shown)
+    shown = train(strata, "--log=/dev/full", "--save.dir=logged", "--steps=1000000", code=1)
+    require("cannot write to the log /dev/full: No space left" in shown and "saved step " in shown,
+            "the file, and a save of the step that ran", shown)
+
+
+def best_saves(strata):
+    """Where only the best was saved, --resume goes on from it, and what finds no other save names it."""
+    strata.write("job.lua", (JOB % {"width": 32}).replace(
+        "strata.data.digits{}", "strata.data.digits{}, test = strata.data.digits{split = 'test'}"))
+    best = ["--save.dir=runs", "--eval.every=2", "--save.best=test.loss", "--print_every=1"]
+    job = strata.start("train", "job.lua", "--steps=1000000", *best)
+    job.wait_for("^saved step .* to runs/best/")
+    job.process.send_signal(signal.SIGKILL)
+    job.end()
+    named = "nothing was saved in runs but its best save, which is in runs/best"
+    for command in (["inspect", "runs"], ["eval", "job.lua", "--weights=runs"]):
+        shown = strata.run(*command, code=1)
+        require(named in shown, "where the best save is", shown)
+    at = int(strata.read("runs/best/latest")[5:13])
+    shown = train(strata, *best, "--resume", "--steps=%d" % (at + 4))
+    require("goes on after step %d of runs/best/step-" % at in shown, "the best save", shown)
+    require("there is no other yet" in shown, "that it is the best", shown)
 
 
 def flips(strata):

@@ -10,11 +10,11 @@ import pty
 import re
 import select
 import struct
-import sys
 import termios
 import time
 
-from program import Program, require
+import program
+from program import require
 
 PATIENCE = 120  # seconds; far above what anything takes
 
@@ -201,12 +201,5 @@ def job(strata):
     screen.leave()
 
 
-def main():
-    strata = Program(sys.argv[1], sys.argv[2])
-    for name in sys.argv[3:]:
-        globals()[name](strata)
-        print("ok", name)
-
-
 if __name__ == "__main__":
-    main()
+    program.main(globals())

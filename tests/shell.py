@@ -14,10 +14,6 @@ import program
 from program import require
 
 
-def root_of(strata):
-    return os.path.dirname(os.path.dirname(strata.binary))
-
-
 def completed(strata, shell, *words):
     """What the shell offers for `strata WORDS`, of which the last is unfinished."""
     script = strata.write("completion." + shell, strata.run("completion", shell))
@@ -115,8 +111,7 @@ def new(strata):
     for template in ("vision", "language", "tabular"):
         strata.run("new", template, "--template=" + template)
         script = os.path.join(template, "train.lua")
-        with open(strata.path(os.path.join(template, "README.md"))) as file:
-            commands = re.findall("    strata (.*?)(?: +#.*)?\n", file.read())
+        commands = re.findall("    strata (.*?)(?: +#.*)?\n", strata.read(template + "/README.md"))
         require(len(commands) == 3, "three commands", commands)
         shown = strata.run("train", script, "--steps=6", "--save.dir=" + template + "_runs")
         require("test loss" in shown, "a test loss", shown)
@@ -128,8 +123,7 @@ def new(strata):
 def types(strata):
     """The annotations are Lua, have everything, and are written anew; settings of the user's stay."""
     strata.run("types")
-    with open(strata.path(".strata/strata.lua")) as file:
-        text = file.read()
+    text = strata.read(".strata/strata.lua")
     told = json.loads(strata.run("help", "--json"))
     for kind in ("layers", "sources"):
         for made in told[kind]:
@@ -137,23 +131,21 @@ def types(strata):
     for function in told["functions"]:
         require("\nfunction " + function["name"] + "(" in text, function["name"], text[-3000:])
     require("---@field kernel_size? integer|integer[]" in text, "a field of Conv2d", text[:1000])
-    with open(strata.path(".luarc.json")) as file:
-        require(json.load(file)["workspace.library"] == [".strata"], "the folder", "")
+    require(strata.json(".luarc.json")["workspace.library"] == [".strata"], "the folder", "")
     # As Lua reads it: a file of functions.
     strata.write("strata_types.lua", text)
     strata.write("reads.lua", "local library = require 'strata_types'\nprint(type(library.read))")
     require("function" in strata.run("run", "reads.lua"), "a table of functions", "")
     strata.write(".luarc.json", "{}")
     require(".luarc.json: is there, stays" in strata.run("types"), "that it stays", "")
-    with open(strata.path(".luarc.json")) as file:
-        require(file.read() == "{}", "the user's own", "")
+    require(strata.read(".luarc.json") == "{}", "the user's own", "")
 
 
 def luacheck(strata):
     """luacheck finds nothing in what is shipped."""
     if not shutil.which("luacheck"):
         return print("skipped: there is no luacheck here (apt-get install lua-check)")
-    root = root_of(strata)
+    root = strata.root
     ran = subprocess.run(["luacheck", "--no-color", "--config", root + "/.luacheckrc", root + "/models",
                           root + "/tests/tasks"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     require(ran.returncode == 0 and " 0 warnings" in ran.stdout, "no warning", ran.stdout)

@@ -61,8 +61,7 @@ def table(strata):
 
 def prometheus(strata):
     steps, tests = in_two_runs(strata, "--prometheus=numbers.prom")
-    with open(strata.path("numbers.prom")) as file:
-        text = file.read()
+    text = strata.read("numbers.prom")
     found = {}
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -294,9 +293,8 @@ def schema(strata):
     """docs/commands.md says what the entries of the log are, and the log has no others."""
     train(strata, 4, "--losses")
     records = program.records(strata.path("log.jsonl"))
-    page = os.path.join(os.path.dirname(os.path.dirname(strata.binary)), "docs/commands.md")
-    with open(page) as file:
-        table = file.read().split("### The log")[1].split("\n## ")[0]
+    page = strata.read(os.path.join(strata.root, "docs/commands.md"))
+    table = page.split("### The log")[1].split("\n## ")[0]
     said = set(re.findall(r"^\| `(\w+)` \|", table, re.M))
     for record in records:
         require(set(record) <= said, "entries of the table", (record, said))

@@ -7,6 +7,7 @@ testdata/weights holds tiny random models as the libraries saved them and what t
 (make_weights.py); `loads_there` asks the libraries themselves, where they are installed.
 """
 
+import glob
 import json
 import os
 import random
@@ -74,6 +75,7 @@ def check(strata, name):
     shown = strata.run("import", source(name), "--model=" + model(strata, name), "--map=" + name,
                        "-o", "in.safetensors", *golden(name)["flags"])
     require("in.safetensors: " in shown and " tensors of " in shown, "what was written", shown)
+    require("config.json" not in shown, "what config.json says, too", shown)
     require_golden(name, compute(strata, name, "in.safetensors"))
     require("F32" in strata.run("inspect", "in.safetensors"), "float32", name)
     leaves(strata, name)
@@ -86,9 +88,8 @@ def leaves(strata, name):
     require("model.safetensors.index.json" in shown or "in model.safetensors" in shown, "files", shown)
     theirs = compute(strata, name, mapped(name, "out"))
     require(theirs == compute(strata, name, "saves"), "the same bits of out and of the save", theirs)
-    shapes = {key: spec["shape"] for key, spec in headers(strata.path("out")).items()}
     came = strata.run("inspect", source(name))
-    for key, shape in shapes.items():
+    for key, (_, shape, _) in tensors_of(strata.path("out")).items():
         text = "(%s)" % (str(shape[0]) + "," if len(shape) == 1 else ", ".join(map(str, shape)))
         require(any(line.split()[:1] == [key] and text in line for line in came.splitlines()),
                 "%s %s, as it came" % (key, text), came)
@@ -111,24 +112,25 @@ return strata.job{layers = {nn.Flatten{}, nn.Linear{64, 10}}, loss = nn.CrossEnt
         lines[name] = strata.run("eval", "net.lua", "--weights=" + name)
     require(lines["average"] == strata.run("eval", "net.lua", "--weights=saves"), "the averages' loss", lines)
     require(lines["value"] != lines["average"], "another loss of the values", lines)
+    shown = strata.run("import", "saves", "--model=net.lua", "-o", "in.safetensors")
+    require("2 tensors as their averages (ema)" in shown, "what came in", shown)
+    strata.run("inspect", "saves", "--merge=merged.safetensors")
+    for path in ["in.safetensors", "merged.safetensors"]:
+        shown = strata.run("eval", "net.lua", "--weights=" + path)
+        require(shown == lines["average"], "the averages of " + path, shown)
 
 
-def headers(folder):
+def tensors_of(folder):
     """The tensors of a folder's safetensors files."""
     tensors = {}
-    for name in sorted(os.listdir(folder)):
-        if not name.endswith(".safetensors"):
-            continue
-        with open(os.path.join(folder, name), "rb") as file:
-            tensors.update(json.loads(file.read(struct.unpack("<Q", file.read(8))[0])))
-    tensors.pop("__metadata__", None)
+    for path in sorted(glob.glob(folder + "/*.safetensors")):
+        tensors.update(program.read_tensors(path))
     return tensors
 
 
 def gpt2(strata):
     check(strata, "gpt2")
-    with open(strata.path("out/config.json")) as file:
-        config = json.load(file)
+    config = strata.json("out/config.json")
     expected = {"n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 37, "n_positions": 8}
     require({key: config[key] for key in expected} == expected, "GPT-2's sizes", config)
     generates(strata)
@@ -186,6 +188,17 @@ def bert(strata):
 
 def llama(strata):
     check(strata, "llama")
+    require(not os.path.exists(strata.path("out/config.json")), "the map does not know all of it", "")
+    flags = [flag for flag in golden("llama")["flags"] if "heads" not in flag]
+    flags += ["--heads=2", "--kv_heads=1", "--theta=5000"]  # which fit the tensors
+    shown = strata.run("import", source("llama"), "--model=" + model(strata, "llama"), "--map=llama",
+                       "-o", "other.safetensors", *flags)
+    trained = strata.run("train", model(strata, "llama"), "--weights=" + source("llama"), "--weights.map=llama",
+                         "--steps=1", "--device=cpu", *flags)
+    for text in ["num_attention_heads 4, the job's layers have 2", "num_key_value_heads 2, the job's layers have 1",
+                 "rope_theta 10000, the job's layers have 5000"]:
+        require("llama/config.json says " + text in shown, "what config.json says otherwise", shown)
+        require("llama/config.json says " + text in trained, "in a training", trained)
 
 
 def vit(strata):
@@ -201,6 +214,15 @@ def convnext(strata):
     check(strata, "convnext")
 
 
+HEAD = """
+local strata = require "strata"
+local nn = strata.nn
+return strata.job{layers = {nn.Flatten{}, nn.Linear{64, 32, name = "fc1"}, nn.ReLU{}, nn.Linear{32, 10, name = "fc2"}},
+  loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 2, micro_batch_size = 16}, optimizer = {"sgd", lr = 0.5},
+  data = {train = strata.data.digits{}, test = strata.data.digits{split = "test"}}, steps = 20, device = "cpu", %s}
+"""
+
+
 def a_new_head(strata):
     """Another number of classes: refused by tensor, unless the head is excepted or strict is false."""
     flags = [flag for flag in golden("resnet")["flags"] if "classes" not in flag] + [
@@ -211,11 +233,22 @@ def a_new_head(strata):
                  "--weights.strict=false"]:
         require(text in refused, text, refused)
     shown = strata.run("train", "resnet.lua", *flags, "--weights.map=resnet", "--weights.except=fc")
-    require("begins with the weights of" in shown and "initial values" not in shown, "all but fc", shown)
+    require("except, so with their initial values: fc.weight, fc.bias\n" in shown, "all but fc", shown)
     shown = strata.run("train", "resnet.lua", *flags, "--weights.map=resnet", "--weights.strict=false")
     require("of another shape, or dtype" in shown, "what did not fit", shown)
     require('did you mean "fc"?' in strata.run(
         "train", "resnet.lua", *flags, "--weights.except=fcc", code=2), "a name", flags)
+
+    for name, weights in [("old", ""), ("new", 'weights = {"old", except = "fc2"}')]:
+        strata.write(name + ".lua", HEAD % weights)
+        shown = strata.run("train", name + ".lua", "--save.dir=" + name)
+    trained = re.search(r"^test loss .*$", shown, re.M).group()
+    refused = strata.run("eval", "new.lua", code=2)
+    require("\nleft out by weights.except: fc2.weight, fc2.bias\n" in refused, "no head that nobody trained", refused)
+    shown = strata.run("eval", "new.lua", "--weights=new")
+    require(trained in shown, "what was trained: the script's except is of its own file", shown)
+    shown = strata.run("eval", "new.lua", "--weights=new", "--ema=0.9")
+    require("the save was trained by another job: ema: 0 against 0.9" in shown, "another job", shown)
 
 
 MAPS = """
@@ -228,14 +261,14 @@ local maps = {
     return (ours:gsub("head", "fc"))
   end,
 }
-local opt = strata.options{map = "table"}
+local opt = strata.options{rules = "table"}
 return strata.job {
   input = {shape = {3, 32, 32}},
   layers = {nn.Conv2d{3, 64, kernel_size = 7, bias = false}, nn.ReLU{}, nn.AdaptiveAvgPool2d{1}, nn.Flatten{},
             nn.Linear{64, 16}, nn.Linear{16, 5, name = "head"}},
   loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 1, micro_batch_size = 2}, steps = 1, device = "cpu",
   data = {train = strata.data.images{shape = {3, 32, 32}, classes = 5}},
-  weights = {"%s", map = maps[opt.map], except = 4},
+  weights = {"%s", map = maps[opt.rules], except = 4},
 }
 """
 
@@ -245,9 +278,13 @@ def own_maps(strata):
     strata.write("job.lua", MAPS % source("resnet"))
     shown = strata.run("train", "job.lua")
     require("begins with the weights of" in shown and "nobody takes" not in shown, "a map's ignore", shown)
-    refused = strata.run("train", "job.lua", "--map=named", code=2)
+    refused = strata.run("train", "job.lua", "--rules=named", code=2)
     require("and nobody takes it: bn1.bias, bn1.num_batches_tracked" in refused, "what is left over", refused)
-    strata.run("train", "job.lua", "--map=named", "--weights.strict=false")
+    strata.run("train", "job.lua", "--rules=named", "--weights.strict=false")
+    for name in ["table", "named"]:
+        strata.write("in.lua", (MAPS % source("resnet")).replace('rules = "table"', 'rules = "%s"' % name))
+        shown = strata.run("import", source("resnet"), "--model=in.lua", "-o", name + ".safetensors", "--strict=false")
+        require(name + ".safetensors: 3 tensors of " in shown, "the script's map of its own file", shown)
     shown = strata.run("repl", code=1, stdin="strata.maps.gpt2[1][2]\nstrata.maps.gtp2\n")
     require("[transformer.]wte.weight" in shown and 'did you mean "gpt2"?' in shown, "a table", shown)
 
@@ -262,6 +299,7 @@ def wrong_sources(strata):
     for text in ["does not fit", "wte.weight (theirs ", "and nobody takes it: bert.embeddings"]:
         require(text in shown, text, shown)
     require('did you mean "gpt2"?' in refused(source("gpt2"), "--map=gpt"), "a map's name", "")
+    require(": none of its tensors (" in refused(source("bert"), "--strict=false"), "no file of no tensors", "")
     with open(strata.path("evil.pt"), "wb") as file:
         file.write(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2eM\xe9\x03.}.cos\nsystem\n(U\x02lstR.")
     require('"os.system"' in refused("evil.pt", code=1), "the function's name", "")
@@ -288,8 +326,7 @@ def predictions(strata):
     other = array("other.npy", "--eval.batch=7")
     require(max(abs(a - b) for a, b in zip(one, other)) < 1e-5, "the same of other batches", "")
     strata.run("predict", *flags, "--output=out.csv", "--as_classes")
-    with open(strata.path("out.csv")) as file:
-        lines = file.read().splitlines()
+    lines = strata.read("out.csv").splitlines()
     require(lines[0] == "sample,class,probability" and len(lines) == 360, "a line for each", lines[:3])
     for sample, line in enumerate(lines[1:]):
         number, label, probability = line.split(",")
@@ -342,9 +379,22 @@ def inputs(strata):
     flags = ["job.lua", "--weights=runs", "--as_classes"]
     strata.run("predict", *flags, "--input=new.csv", "--output=out.jsonl", "--pipe=2")
     require([row["class"] for row in program.records(strata.path("out.jsonl"))] == ["big", "small", "big"],
-            "classes by name", open(strata.path("out.jsonl")).read())
+            "classes by name", strata.read("out.jsonl"))
     strata.run("predict", *flags, "--output=test.csv")
-    require(len(open(strata.path("test.csv")).read().splitlines()) == 8, "data.test's 7 samples", "")
+    require(len(strata.read("test.csv").splitlines()) == 8, "data.test's 7 samples", "")
+    strata.write("soft.lua", strata.read("job.lua").replace("8, 2}}", "8, 2}, nn.Softmax{dim = 1}}"))
+    strata.run("predict", "soft.lua", *flags[1:], "--output=soft.csv")
+    rows = [[line.split(",") for line in strata.read(name).splitlines()[1:]] for name in ("test.csv", "soft.csv")]
+    require(all(a[1] == b[1] and abs(float(a[2]) - float(b[2])) < 1e-6 for a, b in zip(*rows)),
+            "the probabilities that a Softmax gives", rows)
+    strata.write("labels.lua", """
+        local strata = require "strata"
+        local function some(i) return strata.F.tensor({i, 1}, {dtype = "float32"}) end
+        local data = strata.dataset{10, get = function(i) return some(i), some(i % 2) end}
+        return strata.job{layers = {strata.nn.Linear{2, 2}}, loss = strata.nn.BCEWithLogitsLoss{}, device = "cpu",
+          steps = 2, batch = {micro_batches = 1, micro_batch_size = 5}, data = {train = data, test = data}}""")
+    refused = strata.run("predict", "labels.lua", *flags[1:], "--output=no.csv", code=2)
+    require("each output is a label of its own" in refused, "no classes of labels", refused)
     strata.write("wrong.csv", "city,b\nRome,1\n")
     refused = strata.run("predict", *flags, "--input=wrong.csv", "--output=no.csv", code=1)
     require('no column "a"' in refused, "the column", refused)
@@ -363,7 +413,7 @@ def inputs(strata):
     strata.run("predict", *flags, "--input=x.npy", "--output=two.csv", "--eval.batch=2", "--pipe=2", "--data=2")
     refused = strata.run("predict", *flags, "--input=new.xlsx", "--output=no.csv", code=2)
     require("nobody knows how to read" in refused, "the endings", refused)
-    one, two = open(strata.path("one.csv")).read(), open(strata.path("two.csv")).read()
+    one, two = strata.read("one.csv"), strata.read("two.csv")
     require(len(one.splitlines()) == 10 and one == two, "the same rows of another grid", two)
 
     flags = ["llama.lua", "--seq=32", "--dim=16", "--depth=1", "--hidden=32", "--device=cpu"]
@@ -371,7 +421,7 @@ def inputs(strata):
     for pieces in [1, 20]:  # fewer than training takes; more than one of which training would hold out
         strata.write("%d.txt" % pieces, "a" * (32 * pieces + 1))
         strata.run("predict", *flags, "--weights=llama", "--input=%d.txt" % pieces, "--output=text%d.csv" % pieces)
-        rows = open(strata.path("text%d.csv" % pieces)).read().splitlines()
+        rows = strata.read("text%d.csv" % pieces).splitlines()
         require(len(rows) == 1 + pieces, "a row for each piece", len(rows))
 
 
@@ -440,6 +490,62 @@ def grey_image(shade):
     rows = (b"\0" + bytes([shade] * 8)) * 8
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0))
             + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def outputs(strata):
+    """Several outputs, rows of several lengths without what fills them up, and images by their files."""
+    strata.write("tags.lua", """
+        local strata = require "strata"
+        local nn, F = strata.nn, strata.F
+        local Tagger = strata.layer{name = "Tagger",
+          init = function(self) self.embedding, self.tags = nn.Embedding{9, 4}, nn.Linear{4, 3} end,
+          forward = function(self, words, mask)
+            local x = self.embedding(words)
+            return self.tags(x), (x * mask:unsqueeze(2)):sum(1)
+          end}
+        local data = strata.dataset{10, ragged = true, get = function(i)
+          return F.full({i % 4 + 1}, i % 8 + 1), F.full({i % 4 + 1}, i % 3) end}
+        return strata.job{layers = {Tagger{}, function(x, y) return x, y end}, device = "cpu", steps = 2,
+          loss = function(output, target) return F.cross_entropy(output[1]:transpose(1, 2), target) end,
+          batch = {micro_batches = 1, micro_batch_size = 4}, data = {train = data, test = data, collate = "pad"}}""")
+    strata.run("train", "tags.lua", "--save.dir=runs")
+    flags = ["--weights=runs", "--eval.batch=4"]
+    strata.run("predict", "tags.lua", *flags, "--output=one.jsonl")
+    strata.run("predict", "tags.lua", *flags, "--output=two.jsonl", "--pipe=2")
+    require(strata.read("one.jsonl") == strata.read("two.jsonl"), "the same of two stages", strata.read("two.jsonl"))
+    for i, row in enumerate(program.records(strata.path("one.jsonl"))):
+        require(row["sample"] == i and len(row["output_0"]) == 3 * (i % 4 + 1), "three numbers a word", row)
+        words = zip(row["output_0"], (i % 4 + 1) * row["output_0"][:3])
+        require(all(abs(a - b) < 1e-6 for a, b in words) and len(row["output_1"]) == 4, "of this word", row)
+    refused = strata.run("predict", "tags.lua", *flags, "--output=no.safetensors", code=2)
+    require("rows of several shapes" in refused and ".jsonl takes them" in refused, "one shape", refused)
+    refused = strata.run("predict", "tags.lua", *flags, "--output=no.csv", code=2)
+    require("gives 2 outputs a sample" in refused and "e:predict" in refused, "one output", refused)
+    strata.write("sum.lua", strata.read("tags.lua").replace("return x, y end}", "return x, y:sum() end}"))
+    refused = strata.run("predict", "sum.lua", *flags, "--output=no.jsonl", code=2)
+    require("float32 () as output_1" in refused, "an output without rows", refused)
+
+    strata.write("images.lua", """
+        local strata = require "strata"
+        local nn, F = strata.nn, strata.F
+        local data = strata.dataset{8, get = function(i) return F.full({1, 8, 8}, i / 8 + 0.1), i % 2 end}
+        return strata.job{layers = {nn.Flatten{}, nn.Linear{64, 2}}, loss = nn.CrossEntropyLoss{}, steps = 1,
+          batch = {micro_batches = 1, micro_batch_size = 4}, device = "cpu", data = {train = data, test = data}}""")
+    for i, name in enumerate(["b.png", "a/1.png", "a/0.png"]):
+        path = strata.path("new/" + name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(grey_image(80 * i))
+    strata.run("train", "images.lua", "--save.dir=images")
+    flags = ["images.lua", "--weights=images"]
+    strata.run("predict", *flags, "--input=new", "--output=new.jsonl")
+    require([row["file"] for row in program.records(strata.path("new.jsonl"))] == ["b.png", "a/0.png", "a/1.png"],
+            "the files", strata.read("new.jsonl"))
+    strata.run("predict", *flags, "--input=new/a/1.png", "--output=new.csv", "--as_classes")
+    lines = strata.read("new.csv").splitlines()
+    require(lines[0] == "file,sample,class,probability" and lines[1].startswith("1.png,0,"), "a single image", lines)
+    strata.run("predict", *flags, "--output=test.csv")
+    require(strata.read("test.csv").startswith("sample,output_0,output_1\n0,"), "data.test as it was", "")
 
 
 def unfinished(strata):

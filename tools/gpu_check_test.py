@@ -81,14 +81,17 @@ class GpuCheckTest(unittest.TestCase):
             file.write_text(text)
             file.chmod(0o755)
 
+    def run_check(self, *flags):
+        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        return subprocess.run([sys.executable, TOOLS / "gpu_check", f"--programs={self.folder}",
+                               f"--report={self.folder}/report.json", *flags], env=environment, capture_output=True,
+                              text=True, check=False)
+
     def check(self, *flags, breaks=""):
         """Exit code, parts by name, and what was printed."""
         (self.folder / "breaks").write_text(breaks)
+        done = self.run_check(*flags)
         report = self.folder / "report.json"
-        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
-        done = subprocess.run([sys.executable, TOOLS / "gpu_check", f"--programs={self.folder}",
-                               f"--report={report}", *flags], env=environment, capture_output=True, text=True,
-                              check=False)
         self.assertTrue(report.exists(), done.stderr)
         self.report = json.loads(report.read_text())
         return done.returncode, {line["part"]: line for line in self.report["parts"]}, done.stdout
@@ -133,10 +136,7 @@ class GpuCheckTest(unittest.TestCase):
 
     def test_a_machine_without_a_gpu_is_told_at_once(self):
         (self.folder / "bin/nvidia-smi").write_text("#!/bin/bash\nexit 9\n")
-        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
-        done = subprocess.run([sys.executable, TOOLS / "gpu_check", f"--programs={self.folder}",
-                               f"--report={self.folder}/none.json"], env=environment, capture_output=True,
-                              text=True, check=False)
+        done = self.run_check()
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("no GPU here; nothing was checked", done.stderr)
 

@@ -44,6 +44,10 @@ def read_pins(file):
     return lines
 
 
+def pin_of(file, name):
+    return next(pin for pin in read_pins(file) if pin.startswith(name + "=="))
+
+
 def digest(pins):
     """Names a set of pins in 12 hexadecimal digits."""
     return hashlib.sha256("\n".join(pins).encode()).hexdigest()[:12]

@@ -8,7 +8,11 @@ from values import tensor
 STEPS = 20
 BETAS = [[0.9, 0.999], [0.5, 0.9], [0.0, 0.99]]
 DECAYS, EPS, BOTH = [0.0, 0.01, 0.1], [1e-8, 1e-6, 1e-3], [True, False]
-OTHERS = {
+ADAM = {"betas": BETAS, "eps": EPS, "weight_decay": DECAYS, "amsgrad": BOTH}
+OPTIONS = {
+    "sgd": {"momentum": [0.0, 0.5, 0.9], "dampening": [0.0, 0.3], "weight_decay": DECAYS, "nesterov": BOTH},
+    "adam": ADAM,
+    "adamw": ADAM,
     "rmsprop": {"alpha": [0.99, 0.5], "eps": EPS, "weight_decay": DECAYS, "momentum": [0.0, 0.9],
                 "centered": BOTH, "maximize": BOTH},
     "adagrad": {"lr_decay": [0.0, 0.1], "weight_decay": DECAYS, "initial_accumulator_value": [0.0, 0.1],
@@ -24,18 +28,9 @@ OTHERS = {
 
 
 def optimizer(chance):
-    kind = chance.choice(["sgd", "adam", "adamw", *OTHERS])
-    lr = chance.choice([0.0, 1e-3, 0.01, 0.05])
-    if kind == "sgd":
-        options = {"lr": lr, "momentum": chance.choice([0.0, 0.5, 0.9]),
-                   "dampening": chance.choice([0.0, 0.3]), "weight_decay": chance.choice([0.0, 0.01, 0.1]),
-                   "nesterov": chance.choice([True, False])}
-    elif kind in OTHERS:
-        options = {"lr": lr, **{name: chance.choice(values) for name, values in OTHERS[kind].items()}}
-    else:
-        options = {"lr": lr, "betas": chance.choice([[0.9, 0.999], [0.5, 0.9], [0.0, 0.99]]),
-                   "eps": chance.choice([1e-8, 1e-6, 1e-3]), "weight_decay": chance.choice([0.0, 0.01, 0.1]),
-                   "amsgrad": chance.choice([True, False])}
+    kind = chance.choice(list(OPTIONS))
+    listed = {"lr": [0.0, 1e-3, 0.01, 0.05], **OPTIONS[kind]}
+    options = {name: chance.choice(values) for name, values in listed.items()}
     return {"type": kind, **chance.some(options, 0.7)}
 
 

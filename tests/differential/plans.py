@@ -14,6 +14,8 @@ from values import tensor
 ONE = ["1f1b", "gpipe", "zb_h1", "zb_h2", "auto"]
 TWO = ["interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "v_half", "v_min", "dualpipev"]
 PLANS = 3  # beside the one with one stage
+OF_16_BITS = [{"type": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.1},
+              {"type": "lion", "lr": 0.01, "weight_decay": 0.1}, {"type": "rmsprop", "lr": 0.01, "momentum": 0.5}]
 
 
 def layer(kind, *positional, **named):
@@ -170,11 +172,11 @@ def has(made, *kinds):
 
 def has_twin(job):
     """With batch_first PyTorch's attention gives its output in another layout, and what draws behind or
-    in it meets the elements in another order."""
+    in it meets the elements in another order. Parameters of 16 bits have no twin."""
     made = job["layers"]
     draws = has(made, "Dropout") or any(
         "draw" in one or (has([one], "TransformerEncoderLayer") and one["nn"]["positional"][3] > 0) for one in made)
-    return not (draws and has(made, "MultiheadAttention", "TransformerEncoderLayer"))
+    return "precision" not in job and not (draws and has(made, "MultiheadAttention", "TransformerEncoderLayer"))
 
 
 def freeze(chance, made):
@@ -216,6 +218,8 @@ def generate(chance):
     count = len(made["layers"])
     first = {"parallel": {"pipe": 1, "data": made["replicas"]}}
     others = [plan(chance, count, made["replicas"]) for _ in range(PLANS)]
+    if chance.random() < 0.1:
+        made.update(optimizer=chance.choice(OF_16_BITS), precision={"type": "bf16", "params": "bf16"})
     return {"plans": [first, *others], "job": made}  # shrinking leaves out plans first
 
 

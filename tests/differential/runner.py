@@ -2,12 +2,12 @@
 others go on in a new process."""
 
 import array
-import json
 import os
 import pathlib
 import re
 import shutil
-import struct
+
+import program
 
 DRIVER = pathlib.Path(__file__).resolve().parent / "driver.lua"
 SHARE = 200  # cases in one process
@@ -75,8 +75,8 @@ def _read(out, outcomes):
     return begun
 
 
-# The file format of tensors (safetensors): a length, a JSON table, the elements.
-_TYPES = {"F32": ("float32", "f"), "F64": ("float64", "d"), "I64": ("int64", "q")}
+_TYPES = {"F32": ("float32", "f"), "F64": ("float64", "d"), "I64": ("int64", "q"),
+          "BF16": ("bfloat16", "H")}  # its bits
 
 
 def saved(folder):
@@ -84,13 +84,7 @@ def saved(folder):
     values = {}
     save = pathlib.Path(folder) / (pathlib.Path(folder) / "latest").read_text().split()[0]
     for file in sorted(save.glob("*.safetensors")):
-        data = file.read_bytes()
-        (length,) = struct.unpack("<Q", data[:8])
-        for name, entry in json.loads(data[8:8 + length]).items():
-            if name == "__metadata__":
-                continue
-            dtype, code = _TYPES[entry["dtype"]]
-            begin, end = entry["data_offsets"]
-            elements = array.array(code, data[8 + length + begin:8 + length + end])
-            values["saved." + name] = (dtype, entry["shape"], [float(e) for e in elements])
+        for name, (stored, shape, data) in program.read_tensors(file).items():
+            dtype, code = _TYPES[stored]
+            values["saved." + name] = (dtype, shape, [float(e) for e in array.array(code, data)])
     return values

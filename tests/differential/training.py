@@ -4,7 +4,7 @@ micro-batches one after the other.
 A job is described by: layers (each {"nn": a layer as layers.py has them}, {"chain": methods of the
 tensor}, {"draw": a random function}, {"own": width}, {"skip": key}, {"join": key, "how"}, {"cut"}; the
 first may have "tied", a key), loss, input and target (tensors of a micro-batch), micro_batches (of
-all replicas), replicas, steps, seed, optimizer, lr_schedule, clip, freeze.
+all replicas), replicas, steps, seed, optimizer, lr_schedule, clip, freeze, and perhaps precision.
 """
 
 import contextlib
@@ -125,6 +125,8 @@ def job_text(job, **more):
     keys.update(more)
     if job["lr_schedule"]:
         keys["lr_schedule"] = schedule_text(job["lr_schedule"])
+    if "precision" in job:
+        keys["precision"] = optimizer_text(job["precision"])
     return "strata.job {\n %s }" % ",\n ".join("%s = %s" % pair for pair in keys.items()), keys["data"]
 
 
@@ -293,10 +295,9 @@ def factors(schedule, steps):
                 optimizer, 1.0, steps, cycle_momentum=False,
                 **{name: value for name, value in schedule.items() if name != "type"}),
             "function": lambda: of.LambdaLR(optimizer, lambda step: 1 / (1 + step))}[kind]
-    count = steps if not warmup else steps
     scheduler = main() if not warmup else of.SequentialLR(optimizer, [rising(warmup), main()], [warmup])
     found = []
-    for step in range(count):
+    for step in range(steps):
         over = kind == "cosine" and step - warmup >= length  # PyTorch's would rise again
         found.append(final if over else optimizer.param_groups[0]["lr"])
         optimizer.step()

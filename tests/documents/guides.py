@@ -31,10 +31,6 @@ _WITHOUT_MARK = ("text", "json")
 _GUIDES = os.path.join(HERE, "../../docs/guides")
 
 
-def root_of(strata):
-    return os.path.dirname(os.path.dirname(strata.binary))
-
-
 # PyTorch without its compiler, which the optimizers would load and which needs packages that are not pinned.
 _SITE = """
 import builtins, sys, types
@@ -61,14 +57,14 @@ def prepare(strata):
     strata.write(".site/sitecustomize.py", _SITE)
     os.mkdir(strata.path(".bin"))
     os.symlink(strata.binary, strata.path(".bin/strata"))
-    embedding = os.path.join(root_of(strata), "tests/documents/embedding")
+    embedding = os.path.join(strata.root, "tests/documents/embedding")
     if os.path.exists(embedding):
         os.symlink(embedding, strata.path(".bin/embedding"))
     os.mkdir(strata.path("work"))
 
 
 def environment_of(strata):
-    pytorch = os.path.join(os.path.dirname(root_of(strata)), "pytorch/folder.txt")
+    pytorch = os.path.join(os.path.dirname(strata.root), "pytorch/folder.txt")
     path = ""
     if os.path.exists(pytorch):
         with open(pytorch) as file:

@@ -1,7 +1,6 @@
 // A line of the table for each reader.
 #include "tests/fuzz/readers.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -49,7 +48,7 @@ namespace {
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
-    WriteAll(fd_.get(), std::string(bytes), "a file in memory");
+    WriteAll(fd_.get(), bytes, "a file in memory");
   }
   std::string path() const { return PathOfDescriptor(fd_.get()); }
 
@@ -138,7 +137,7 @@ void ReadFlight(std::string_view bytes) {
 void ReadMessages(std::string_view bytes) {
   launcher::Pipe pipe = launcher::MakePipe();
   constexpr size_t kMost = 60'000;  // what a pipe takes
-  WriteAll(pipe.write.get(), std::string(bytes.substr(0, kMost)), "a pipe");
+  WriteAll(pipe.write.get(), bytes.substr(0, kMost), "a pipe");
   pipe.write.Close();
   launcher::Channel channel(std::move(pipe.read));
   std::vector<launcher::Message> messages;
@@ -221,12 +220,8 @@ void ReadLog(std::string_view bytes) {
 /// The lines beside 64 bytes of a file that a later run goes on with.
 void ReadPartLog(std::string_view bytes) {
   const std::string path = ScratchFile("a.csv");
-  const auto write = [](const std::string& to, std::string_view content) {
-    const Fd file(::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    WriteAll(file.get(), std::string(content), to);
-  };
-  write(path + ".part", std::string(64, 'x'));
-  write(path + ".part.log", bytes);
+  WriteFile(path + ".part", std::string(64, 'x'));
+  WriteFile(path + ".part.log", bytes);
   launcher::PartFile(path, "digits", 0).state();
 }
 

@@ -6,9 +6,7 @@ usage: bits.py STRATA MODELS TEST...
 """
 
 import os
-import sys
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require
 
@@ -51,14 +49,11 @@ end
 
 def check(strata, name):
     script = os.path.join(SCRIPTS, name)
-    with open(script) as file:
-        harness = strata.write("harness.lua", HARNESS % file.read())
-    shown = strata.run("run", harness)
+    shown = strata.run("run", strata.write("harness.lua", HARNESS % strata.read(script)))
     require("DIFFERENT" not in shown and shown.count("equal") > 20, "equal bits", shown)
     for flags in [["--pipe=2", "--data=2"], ["--pipe=3", "--recompute=every:1"],
                   ["--pipe=4", "--recompute=true"]]:
-        shown = strata.run("verify", script, "--transport=gloo", *flags)
-        require("equal bit for bit" in shown, "equal bit for bit", shown)
+        strata.verifies(script, "--transport=gloo", *flags)
 
 
 def vit(strata):
@@ -173,8 +168,7 @@ def inside(strata):
                   ["--pipe=2", "--partition=0,2.1,5", "--data=2", "--zero=1"],
                   ["--pipe=2", "--stages_per_rank=2", "--schedule=zbv", "--partition=0,1.1,2,3.1,5", "--recompute=true"]]:
         for transport in "threads", "gloo":
-            shown = strata.run("verify", script, "--transport=" + transport, *flags)
-            require("equal bit for bit" in shown, "equal bit for bit", shown)
+            strata.verifies(script, "--transport=" + transport, *flags)
     shown = strata.run("plan", script, "--pipe=2", "--partition=0,2.1,5")
     for line in ["cuts: 0,2.1,5", "2.attention", "2.feed_forward", "0 to 2.0", "2.1 to 4"]:
         require(line in shown, line, shown)

@@ -10,10 +10,8 @@ import fcntl
 import json
 import os
 import statistics
-import sys
 import time
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import losses, require, steps
 
@@ -38,15 +36,13 @@ return strata.job {
 
 def own_cache(strata):
     """Costs that other tests measured are not seen, nor seen by them."""
-    shared = os.environ.get("STRATA_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "strata")
-    os.mkdir(strata.path("cache"))
-    os.symlink(os.path.join(shared, "data"), strata.path("cache/data"))
-    os.environ["STRATA_CACHE"] = strata.path("cache")
+    os.environ["STRATA_CACHE"] = strata.own_cache()
 
 
-def plan(strata, *arguments, **options):
-    return json.loads(strata.run("plan", *arguments, "--json", **options))
+def cache_file(strata):
+    """The file of what was measured here."""
+    (name,) = os.listdir(strata.path("cache/profiles"))
+    return "cache/profiles/" + name
 
 
 def predicted_memory(strata):
@@ -55,7 +51,7 @@ def predicted_memory(strata):
         for flags in ([], ["--schedule=gpipe"], ["--recompute=true"], ["--pipe=1"],
                       ["--join=true"]):
             flags = [*flags, "--device=cpu", "--threads=1"]
-            expected = max(rank["total"] for rank in plan(strata, model, *flags)["memory"])
+            expected = max(rank["total"] for rank in strata.plan(model, *flags)["memory"])
             strata.run("train", model, *flags, "--steps=5", "--log=log.jsonl")
             measured = statistics.median(step["peak_memory"] for step in steps(strata.path("log.jsonl"))[1:])
             error = expected / measured - 1
@@ -73,14 +69,13 @@ def predicted_memory(strata):
 def cuts_by_time(strata):
     own_cache(strata)
     strata.write("job.lua", SMALL_JOB)
-    first = plan(strata, "job.lua", "--partition=time", "--write_costs=costs.json")
+    first = strata.plan("job.lua", "--partition=time", "--write_costs=costs.json")
     require(first["forecast"]["rates"] == "measured costs", "a predicted step", first)
-    with open(strata.path("costs.json")) as file:
-        costs = json.load(file)
+    costs = strata.json("costs.json")
     require(len(costs["layers"]) == 7, "a cost for each layer", costs)
     require(all(layer["forward"] > 0 for layer in costs["layers"]), "seconds", costs)
     # What was measured is known: the second plan is the same.
-    require(plan(strata, "job.lua", "--partition=profile") == first, "the same plan", first)
+    require(strata.plan("job.lua", "--partition=profile") == first, "the same plan", first)
     shown = strata.run("train", "job.lua", "--partition=time")
     require("predicted step" in shown and "median step" in shown, "both times", shown)
 
@@ -125,29 +120,20 @@ def chosen_job(strata):
 
 def settled(strata, script="job.lua"):
     """The plan once all is measured: where the machine is busy, time may not suffice for all at once."""
-    before, made = None, plan(strata, script)
+    before, made = None, strata.plan(script)
     while before != made:
-        before, made = made, plan(strata, script)
+        before, made = made, strata.plan(script)
     return made
 
 
-def rates_file(strata):
-    (name,) = os.listdir(strata.path("cache/profiles"))
-    return strata.path("cache/profiles/" + name)
-
-
 def measures_what_is_missing(strata, script):
-    def kept():
-        with open(rates_file(strata)) as file:
-            return json.load(file)
-
-    rates = kept()
+    rates = strata.json(cache_file(strata))
     layers = rates["layers"]
     lost = min(layers)
-    with open(rates_file(strata), "w") as file:
-        json.dump({**rates, "layers": {key: value for key, value in layers.items() if key != lost}}, file)
-    plan(strata, script)
-    again = kept()["layers"]
+    strata.write(cache_file(strata), json.dumps(
+        {**rates, "layers": {key: value for key, value in layers.items() if key != lost}}))
+    strata.plan(script)
+    again = strata.json(cache_file(strata))["layers"]
     require({**again, lost: 0} == {**layers, lost: 0} and lost in again, "what was missing", again)
 
 
@@ -156,14 +142,14 @@ def chosen(strata):
     chosen_job(strata)
     first = settled(strata)
     require(first["forecast"]["rates"] == "measured costs", "where seconds come from", first)
-    require(plan(strata, "job.lua") == first, "the same plan", first)
+    require(strata.plan("job.lua") == first, "the same plan", first)
     measures_what_is_missing(strata, "job.lua")
     shown = strata.run("train", "job.lua")
     require("note: cuts 0," in shown and "(predicted by measured costs)" in shown, "a note", shown)
     require("predicted step" in shown, "a predicted step", shown)
     strata.run("verify", "job.lua", "--pipe=3")
     os.environ["STRATA_RATES"] = "stated"
-    require("a nominal core" in plan(strata, "job.lua")["forecast"]["rates"], "stated rates", first)
+    require("a nominal core" in strata.plan("job.lua")["forecast"]["rates"], "stated rates", first)
 
 
 def chosen_by_probes(strata):
@@ -179,8 +165,8 @@ return strata.job { layers = { linear{64, 4096}, strata.times(4, function() retu
     first = settled(strata, "large.lua")
     require(first["forecast"]["rates"] == "measured rates", "where seconds come from", first)
     measures_what_is_missing(strata, "large.lua")
-    plan(strata, "job.lua", "--partition=time")
-    require(plan(strata, "job.lua")["forecast"]["rates"] == "measured costs", "its own layers'", first)
+    strata.plan("job.lua", "--partition=time")
+    require(strata.plan("job.lua")["forecast"]["rates"] == "measured costs", "its own layers'", first)
 
 
 def remembered(strata):
@@ -190,8 +176,7 @@ def remembered(strata):
 
     def train(*flags):
         strata.run("train", "job.lua", "--steps=80", "--log=log.jsonl", *flags)
-        with open(rates_file(strata)) as file:
-            return losses(strata.path("log.jsonl")), "runs" in json.load(file)
+        return losses(strata.path("log.jsonl")), "runs" in strata.json(cache_file(strata))
 
     still, is_kept = train("--rebalance=false")
     require(not is_kept, "nothing where nothing is measured", still)
@@ -202,22 +187,21 @@ def remembered(strata):
             break
     else:
         return print("other programs had the processor all the time")
-    rates = plan(strata, "job.lua")["forecast"]["rates"]
+    rates = strata.plan("job.lua")["forecast"]["rates"]
     require(rates == "what earlier runs measured", "where seconds come from", rates)
     require(train()[0] == still, "the same losses by another plan", still)
-    rates = plan(strata, "job.lua", "--threads=2")["forecast"]["rates"]
+    rates = strata.plan("job.lua", "--threads=2")["forecast"]["rates"]
     require(rates != "what earlier runs measured", "of other circumstances nothing", rates)
     os.environ["STRATA_RATES"] = "stated"
-    require("a nominal core" in plan(strata, "job.lua")["forecast"]["rates"], "stated rates", rates)
+    require("a nominal core" in strata.plan("job.lua")["forecast"]["rates"], "stated rates", rates)
 
 
 def measured_once(strata):
     """Where another process measures, its seconds are waited for."""
     chosen_job(strata)
     first = settled(strata)
-    path, lock = rates_file(strata), os.path.realpath(strata.path("cache/profiles.lock"))
-    with open(path) as file:
-        rates = file.read()
+    path, lock = strata.path(cache_file(strata)), os.path.realpath(strata.path("cache/profiles.lock"))
+    rates = strata.read(path)
     os.rename(path, strata.path("kept"))
     with open(lock) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -227,8 +211,7 @@ def measured_once(strata):
         os.rename(strata.path("kept"), path)
     code, out, errors = job.end()
     require(code == 0 and json.loads(out) == first, "the same plan", out + errors)
-    with open(path) as file:
-        require(file.read() == rates, "the rates as they were", rates)
+    require(strata.read(path) == rates, "the rates as they were", rates)
 
 
 def is_open(path, pids):
@@ -263,14 +246,13 @@ return strata.job { layers = { strata.times(4, function() return strata.nn.Linea
 def files_of_costs(strata):
     own_cache(strata)
     strata.write("job.lua", SMALL_JOB)
-    plan(strata, "job.lua", "--partition=time", "--write_costs=costs.json")
-    with open(strata.path("costs.json")) as file:
-        costs = json.load(file)
+    strata.plan("job.lua", "--partition=time", "--write_costs=costs.json")
+    costs = strata.json("costs.json")
     for index, layer in enumerate(costs["layers"]):  # all the time goes into the first two
         for name in ("forward", "input_grad", "weight_grad"):
             layer[name] = 1.0 if index < 2 else 0.001
     strata.write("slow.json", json.dumps(costs))
-    read = plan(strata, "job.lua", "--partition=time", "--costs=slow.json")
+    read = strata.plan("job.lua", "--partition=time", "--costs=slow.json")
     require(read["bounds"] == [0, 1, 7], "the cut of the file's costs", read["bounds"])
     strata.write("cut.json", json.dumps(costs)[:100])
     for name, expected in (("cut.json", "cut.json"), ("none.json", "cannot read the file")):
@@ -285,17 +267,14 @@ def files_of_costs(strata):
 def a_broken_cache(strata):
     own_cache(strata)
     strata.write("job.lua", SMALL_JOB)
-    plan(strata, "job.lua", "--partition=time")
-    folder = os.path.join(strata.path("cache"), "profiles")
-    (name,) = os.listdir(folder)
-    with open(os.path.join(folder, name)) as file:
-        whole = json.load(file)
+    strata.plan("job.lua", "--partition=time")
+    name = cache_file(strata)
+    whole = strata.json(name)
     rest = next(iter(whole["jobs"].values()))
     changes = ({"layers": 3}, {"layers": {"a": {"forward": -1}}}, {"jobs": {"a": {**rest, "update": -1}}},
                {"jobs": {"a": {**rest, "update": "quick"}}}, {"measured_on": "another machine"})
     for text in ("", "{", "[]", "\0\1\2", *(json.dumps({**whole, **change}) for change in changes)):
-        with open(os.path.join(folder, name), "w") as file:
-            file.write(text)
+        strata.write(name, text)
         shown = strata.run("plan", "job.lua", "--partition=time")
         require("measured costs" in shown, "a plan", shown)
         require(shown.count("measured again") == 1 and name in shown, "a notice", shown)
@@ -305,21 +284,16 @@ def disturbed_costs(strata):
     """What other programs disturbed holds for some minutes, and is measured again then."""
     own_cache(strata)
     strata.write("job.lua", SMALL_JOB)
-    folder = os.path.join(strata.path("cache"), "profiles")
 
     def first_layer(disturbed):
-        (name,) = os.listdir(folder)
-        with open(os.path.join(folder, name)) as file:
-            cache = json.load(file)
+        cache = strata.json(cache_file(strata))
         for layer in cache["layers"].values():
             layer["forward"] = 100.0
-        with open(os.path.join(folder, name), "w") as file:
-            json.dump({**cache, "disturbed": disturbed}, file)
+        strata.write(cache_file(strata), json.dumps({**cache, "disturbed": disturbed}))
         strata.run("plan", "job.lua", "--partition=time", "--write_costs=costs.json")
-        with open(strata.path("costs.json")) as file:
-            return json.load(file)["layers"][0]["forward"]
+        return strata.json("costs.json")["layers"][0]["forward"]
 
-    plan(strata, "job.lua", "--partition=time")
+    strata.plan("job.lua", "--partition=time")
     require(first_layer(int(time.time())) == 100.0, "what is known", "measured again")
     require(first_layer(1) < 100.0, "another measurement", "what is known")
 
@@ -348,21 +322,18 @@ def a_cut_off_measurement(strata):
     own_cache(strata)
 
     def known():
-        folder = os.path.join(strata.path("cache"), "profiles")
-        (name,) = os.listdir(folder)
-        with open(os.path.join(folder, name)) as file:
-            return json.load(file)["layers"]
+        return strata.json(cache_file(strata))["layers"]
 
     strata.write("job.lua", CUT_OFF % (24, 24, 8))
     require("cut off" in strata.run("plan", "job.lua", "--partition=time", code=2), "the error", "")
     first = known()
     require(8 < len(first) < 19, "some of the layers", sorted(first))
     strata.write("job.lua", CUT_OFF % (24, 24, 10**9))
-    plan(strata, "job.lua", "--partition=time")
+    strata.plan("job.lua", "--partition=time")
     second = known()
     require(len(second) == 19, "all layers", sorted(second))
     strata.write("job.lua", CUT_OFF % (30, 30, 10**9))
-    plan(strata, "job.lua", "--partition=time")
+    strata.plan("job.lua", "--partition=time")
     third = known()
     require(len(third) == 21, "two layers more", sorted(third))
     for before, after in ((first, second), (second, third)):
@@ -372,15 +343,14 @@ def a_cut_off_measurement(strata):
 
 def memory_limits(strata):
     strata.write("job.lua", SMALL_JOB)
-    gpipe = plan(strata, "job.lua", "--partition=memory", "--schedule=gpipe")
+    gpipe = strata.plan("job.lua", "--partition=memory", "--schedule=gpipe")
     most = max(rank["total"] for rank in gpipe["memory"])
     # A cut goes by an upper bound of what a stage takes.
-    plan(strata, "job.lua", "--partition=memory", "--schedule=gpipe", "--memory=%d" % (1.1 * most))
+    strata.plan("job.lua", "--partition=memory", "--schedule=gpipe", "--memory=%d" % (1.1 * most))
     shown = strata.run("plan", "job.lua", "--partition=memory", "--schedule=gpipe",
                        "--memory=%d" % (most - 1), code=2)
     require("keeps to" in shown and "the least is" in shown, "what is needed", shown)
-    less = plan(strata, "job.lua", "--partition=memory", "--schedule=auto",
-                "--memory=%d" % (most - 1))
+    less = strata.plan("job.lua", "--partition=memory", "--schedule=auto", "--memory=%d" % (most - 1))
     require(max(rank["total"] for rank in less["memory"]) < most, "less memory", less["memory"])
     shown = strata.run("train", "job.lua", "--memory=100KB", code=2)
     require("memory" in shown and "KiB" in shown, "the limit", shown)
@@ -391,11 +361,11 @@ def keys_of_the_job(strata):
     own_cache(strata)
     os.mkdir(strata.path("net"))
     strata.write("net/plain.lua", SMALL_JOB)
-    plan(strata, "net/plain.lua", "--write_costs=net/costs.json")
+    strata.plan("net/plain.lua", "--write_costs=net/costs.json")
     given = SMALL_JOB.replace("steps = 2", 'partition = "time", costs = "costs.json", memory = "300MB", steps = 2')
     strata.write("net/job.lua", given)
-    read = plan(strata, "net/job.lua")
-    flags = plan(strata, "net/plain.lua", "--partition=time", "--costs=net/costs.json", "--memory=300MB")
+    read = strata.plan("net/job.lua")
+    flags = strata.plan("net/plain.lua", "--partition=time", "--costs=net/costs.json", "--memory=300MB")
     require({**read, "name": ""} == {**flags, "name": ""}, "the plan of the flags", (read, flags))
     require(read["forecast"]["rates"] == "measured costs", "the file's seconds", read)
     strata.run("train", "net/job.lua")
@@ -433,17 +403,17 @@ def recomputed_by_itself(strata):
     """recompute = "auto": within the limit, predicted and trained, in no more time than fixed ways."""
     for flags in ([], ["--schedule=gpipe"], ["--pipe=1", "--schedule=zb_h1"]):
         job = [*TRANSFORMER, *flags]
-        most = largest(plan(strata, *job))
-        fixed = [plan(strata, *job, "--recompute=" + way) for way in ("every:1", "every:2", "true")]
+        most = largest(strata.plan(*job))
+        fixed = [strata.plan(*job, "--recompute=" + way) for way in ("every:1", "every:2", "true")]
         for way in fixed:
-            chosen = plan(strata, *job, "--recompute=auto", "--memory=%d" % largest(way))
+            chosen = strata.plan(*job, "--recompute=auto", "--memory=%d" % largest(way))
             require(largest(chosen) <= largest(way), "no more memory", flags)
             require(chosen["forecast"]["step"] <= way["forecast"]["step"] * 1.0000001, "no more time",
                     (flags, chosen["forecast"], way["forecast"]))
         least = min(largest(way) for way in fixed)
         for limit in (most, (2 * most + least) // 3, (most + 2 * least) // 3, least):
             limited = [*job, "--recompute=auto", "--memory=%d" % limit]
-            chosen = plan(strata, *limited)
+            chosen = strata.plan(*limited)
             again = [layer["index"] for layer in chosen["layers"] if layer["recompute"]]
             require((limit < most) == (again != []), "layers that run again", (limit, again))
             strata.run("train", *limited, "--log=log.jsonl")
@@ -465,12 +435,12 @@ def recomputed_by_itself(strata):
 def more_memory(strata):
     """schedule = "auto" within a limit: its bubble, the bound, and what more memory would do."""
     job = [*TRANSFORMER, "--schedule=auto"]
-    need = largest(plan(strata, *TRANSFORMER))
+    need = largest(strata.plan(*TRANSFORMER))
     limit = "--memory=%d" % (0.85 * need)
-    more = plan(strata, *job, limit)["schedule"]["more_memory"]
+    more = strata.plan(*job, limit)["schedule"]["more_memory"]
     shown = strata.run("plan", *job, limit)
     require("no schedule has less than" in shown and "with memory = " in shown, "all three", shown)
-    then = plan(strata, *job, "--memory=%d" % more["memory"])
+    then = strata.plan(*job, "--memory=%d" % more["memory"])
     require(abs(then["bubble"] - more["bubble"]) < 1e-9, "the bubble that was said", (more, then))
     require(then["schedule"]["more_memory"] == {}, "no more to say", then["schedule"])
     require("more memory would not" in strata.run("plan", *job, "--memory=1TB"), "so it says", shown)
@@ -481,7 +451,7 @@ local told = plan:forecast()
 print(told)
 print(told.schedule.bubble, told.schedule.least_bubble, told.schedule.more_memory.memory)
 """)
-    shown = strata.run("run", "look.lua", strata._model("transformer.lua"), "470MB")
+    shown = strata.run("run", "look.lua", "transformer.lua", "470MB")
     require("with memory = " in shown and "no schedule has less" in shown, "the same from Lua", shown)
 
 

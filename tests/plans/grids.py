@@ -4,11 +4,8 @@
 usage: grids.py STRATA MODELS TEST...
 """
 
-import os
 import re
-import sys
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require, steps
 
@@ -35,8 +32,7 @@ end
 
 def write_job(strata, model, options):
     """job.lua: the model with these options, and nothing to evaluate."""
-    with open("%s/%s.lua" % (strata.models, model)) as file:
-        text = file.read()
+    text = strata.read("%s/%s.lua" % (strata.models, model))
     for name, value in options.items():
         text, found = re.subn(r"\b%s = \d+" % name, "%s = %d" % (name, value), text, count=1)
         require(found, "an option " + name, text)

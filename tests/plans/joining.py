@@ -4,11 +4,6 @@
 usage: joining.py STRATA MODELS TEST...
 """
 
-import json
-import os
-import sys
-
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require
 
@@ -39,9 +34,9 @@ def the_plan_shows_it(strata):
     for stage, layers in ((0, "2 Linear"), (1, "4 Sequential, 5 Linear, 7 Linear, 8 Linear")):
         line = "joined weight gradients of stage %d, up to 6 micro-batches at a time: %s\n" % (stage, layers)
         require(line in shown, line, shown)
-    plan = json.loads(strata.run("plan", "job.lua", "--json"))
+    plan = strata.plan("job.lua")
     require([stage["joined"] for stage in plan["stages"]] == [6, 6], "6 on both", plan["stages"])
-    apart = json.loads(strata.run("plan", "job.lua", "--json", "--join=false"))
+    apart = strata.plan("job.lua", "--join=false")
     require([stage["joined"] for stage in apart["stages"]] == [1, 1], "none", apart["stages"])
     for rank in (0, 1):
         require(plan["memory"][rank]["total"] > apart["memory"][rank]["total"], "more memory",
@@ -59,8 +54,7 @@ def nothing_to_join(strata):
     require("join = true changes nothing: no layer" in shown, "a notice", shown)
     shown = strata.run("plan", "job.lua", "--join=2", code=2)
     require("join" in shown, "the key", shown)
-    shown = strata.run("verify", "job.lua", "--micro_batch_size=129")
-    require("equal bit for bit" in shown, "the same bits", shown)
+    strata.verifies("job.lua", "--micro_batch_size=129")
 
 
 def verified(strata):
@@ -68,13 +62,12 @@ def verified(strata):
     for flags in ([], ["--partition=auto", "--schedule=auto"], ["--schedule=gpipe"], ["--schedule=zb_h1", "--transport=threads"],
                   ["--schedule=zbv", "--stages_per_rank=2"], ["--recompute=true"],
                   ["--data=2", "--zero=1"], ["--pipe=1"]):
-        shown = strata.run("verify", "job.lua", *flags)
-        require(EQUAL in shown, EQUAL, "%s\n%s" % (flags, shown))
-    shown = strata.run("verify", "digits.lua", "--join=true", "--schedule=zb_h1", "--micro_batch_size=8",
-                       "--micro_batches=8")
-    require(EQUAL in shown, EQUAL, shown)
-    shown = strata.run("verify", "job.lua", "--join=false")
-    require("equal bit for bit" in shown, "the same bits", shown)
+        strata.verifies("job.lua", *flags, equal=EQUAL)
+    strata.verifies("digits.lua", "--join=true", "--schedule=zb_h1", "--micro_batch_size=8", "--micro_batches=8",
+                    equal=EQUAL)
+    strata.verifies("job.lua", "--join=false")
+    for share, *precision in (("1e-2", "--precision=bf16"), ("2e-3", "--precision=fp16", "--precision.scale=1024")):
+        strata.verifies("job.lua", *precision, equal=EQUAL.replace("1e-6", share))
 
 
 def shared_by_the_model_axis(strata):
@@ -82,8 +75,8 @@ def shared_by_the_model_axis(strata):
     strata.write("job.lua", JOB.replace("nn.Linear{144, 64}", 'nn.Linear{144, 64, split="column"}'))
     shown = strata.run("plan", "job.lua", "--pipe=1", "--model=2")
     require("joined weight gradients of stage 0" in shown, "what is joined", shown)
-    shown = strata.run("verify", "job.lua", "--pipe=1", "--model=2")
-    require("equal within 1e-6" in shown, "the same losses", shown)
+    strata.verifies("job.lua", "--pipe=1", "--model=2", equal="equal within 1e-6")
+    strata.verifies("job.lua", "--pipe=1", "--model=2", "--precision=bf16", equal="equal within 1e-2")
 
 
 if __name__ == "__main__":

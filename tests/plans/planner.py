@@ -5,12 +5,8 @@ LibTorch is not there.
 usage: planner.py STRATA MODELS TEST...
 """
 
-import json
-import os
 import resource
-import sys
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import program
 from program import require
 
@@ -50,31 +46,27 @@ def flags_of(keys):
     return flags + ["--recompute=" + (str(again).lower() if isinstance(again, bool) else "every:1")]
 
 
-def answer(strata, *arguments):
-    return json.loads(strata.run("plan", *arguments, "--json"))
-
-
 def search(strata):
     """What --auto promises is what --simulate shows of its keys, and its lines make that plan."""
     for flags in (["--gpus=4", "--cluster=8xA100-40"], ["--cluster=4xL4", "--gpus=16", "--link=10gbe"],
                   ["--cluster=cpu", "--gpus=2"]):
-        found = answer(strata, "transformer.lua", "--auto", *flags)
+        found = strata.plan("transformer.lua", "--auto", *flags)
         steps = [plan["step"] for plan in found["plans"]]
         require(steps == sorted(steps) and steps, "plans, the best first", found)
         for plan in found["plans"][:2]:
-            same = answer(strata, "transformer.lua", "--simulate", *flags, *flags_of(plan["keys"]),
-                          "--gpus=%d" % ranks_of(plan))
+            same = strata.plan("transformer.lua", "--simulate", *flags, *flags_of(plan["keys"]),
+                               "--gpus=%d" % ranks_of(plan))
             require(abs(same["usual"]["step"] / plan["step"] - 1) < 1e-9, "the same step", same)
             require(same["fits"], "a plan that fits", same)
     text = strata.run("plan", "transformer.lua", "--auto", "--gpus=4", "--cluster=8xA100-40")
     require("what would beat the first:" in text, "what would beat it", text)
     lines = text.split("the first in a script:\n")[1]
-    script = open(strata._model("transformer.lua")).read()
+    script = strata.read(strata.models + "/transformer.lua")
     for key in ("partition", "parallel", "schedule", "batch"):
         script = "\n".join(line for line in script.split("\n") if not line.startswith("  %s " % key))
     strata.write("chosen.lua", script.replace("  loss ", lines + "  loss "))
-    chosen = json.loads(strata.run("plan", "chosen.lua", "--json"))
-    best = answer(strata, "transformer.lua", "--auto", "--gpus=4", "--cluster=8xA100-40")["plans"][0]
+    chosen = strata.plan("chosen.lua")
+    best = strata.plan("transformer.lua", "--auto", "--gpus=4", "--cluster=8xA100-40")["plans"][0]
     require(chosen["bounds"] == best["keys"]["partition"], "the plan of the lines", lines)
     require(chosen["ranks"] == ranks_of(best), "its ranks", chosen)
 
@@ -86,20 +78,20 @@ def ranks_of(plan):
 
 def pins(strata):
     """Flags of the job hold; more memory is never slower."""
-    found = answer(strata, "digits.lua", "--auto", "--gpus=8", "--pipe=3", "--schedule=gpipe", "--zero=0")
+    found = strata.plan("digits.lua", "--auto", "--gpus=8", "--pipe=3", "--schedule=gpipe", "--zero=0")
     for plan in found["plans"]:
         keys = plan["keys"]
         require(keys["parallel"]["pipe"] == 3 and keys["schedule"] == "gpipe" and keys["zero"] == 0,
                 "what was given", found)
-    little = answer(strata, "transformer.lua", "--auto", "--gpus=8", "--memory=3GB")
-    enough = answer(strata, "transformer.lua", "--auto", "--gpus=8", "--memory=80GB")
+    little = strata.plan("transformer.lua", "--auto", "--gpus=8", "--memory=3GB")
+    enough = strata.plan("transformer.lua", "--auto", "--gpus=8", "--memory=80GB")
     require(enough["plans"][0]["step"] <= little["plans"][0]["step"], "no slower", (little, enough))
 
 
 def large(strata):
     """1,024 GPUs and 96 blocks: 10 s on two cores."""
     strata.write("large.lua", LARGE)
-    found = answer(strata, "large.lua", "--auto", "--gpus=1024", "--cluster=8xH100")
+    found = strata.plan("large.lua", "--auto", "--gpus=1024", "--cluster=8xH100")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = used.ru_utime + used.ru_stime
     require(seconds < 20, "no more than two cores' 10 s", seconds)
@@ -113,17 +105,17 @@ def simulate(strata):
     strata.write("large.lua", LARGE)
     flags = ["large.lua", "--simulate", "--gpus=4096", "--pipe=16", "--model=8", "--micro_batches=48",
              "--batch.size=48", "--recompute=true", "--zero=1"]
-    usual = answer(strata, *flags)
+    usual = strata.plan(*flags)
     require(len(usual["usual"]["ranks"]) == 16 and usual["ranks"] == 4096, "16 ranks of pipe", usual)
-    slow = answer(strata, *flags, "--straggler=300:1.5")
+    slow = strata.plan(*flags, "--straggler=300:1.5")
     # At least the straggler's own work, at most all of it beside the usual bubble.
     busy = 1.5 * usual["usual"]["ranks"][1]["busy"]
     least = max(busy, usual["usual"]["step"])
     most = 1.5 * usual["usual"]["step"]
     require(least < slow["slowed"]["step"] < most, "a straggler's step", slow)
     grown = ["transformer.lua", "--simulate", "--cluster=4xL4", "--pipe=4", "--data=2", "--link=10gbe"]
-    same = answer(strata, *grown, "--gpus=8")
-    require(answer(strata, *grown)["usual"] == same["usual"], "a cluster as large as the job", same)
+    same = strata.plan(*grown, "--gpus=8")
+    require(strata.plan(*grown)["usual"] == same["usual"], "a cluster as large as the job", same)
     text = strata.run("plan", *flags, "--straggler=300:1.5", "--slow_link=node3:8,0-256:2")
     for needle in ("= 4,096 ranks on 512 nodes", "rank 300 (pipe 1, data 5, model 4) takes 1.5 times",
                    "between node 3 and others take 8 times", "between ranks 0 and 256 take 2 times",
@@ -155,7 +147,7 @@ for _, wrong in ipairs{{gpu=8}, {gpus=0}, {cluster="8xH10"}, {cluster={node=1}},
   print(why)
 end
 """)
-    text = strata.run("run", "search.lua", strata._model("transformer.lua"))
+    text = strata.run("run", "search.lua", "transformer.lua")
     for needle in ("the first in a script:", 'did you mean "gpus"', 'did you mean "8xH100"',
                    'did you mean "nodes"', 'there is no link "fast"', "finds the cuts itself",
                    "memory: expected"):

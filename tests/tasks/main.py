@@ -12,13 +12,11 @@ import pathlib
 import shutil
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
 import make
 import program
 from program import require
 
+HERE = pathlib.Path(__file__).resolve().parent
 STAGES = (1, 2)
 LEAST_ACCURACY = {"digits": 0.95, "finetune": 0.9, "photos": 0.8, "reviews": 0.95, "tagger": 0.95}
 MOST_LOSS = {"cells": 0.6, "houses": 0.05, "llama": 0.1, "pairs": 0.2, "series": 0.02, "tokens": 0.8, "vae": 150}
@@ -26,7 +24,6 @@ MOST_LOSS = {"cells": 0.6, "houses": 0.05, "llama": 0.1, "pairs": 0.2, "series":
 
 def pretrained(folder):
     """What somebody else has trained, as torch.save() writes it."""
-    sys.path.append(str(HERE.parent / "differential"))
     from pytorch import torch
     torch.manual_seed(7)
     layers = {"conv1": torch.nn.Conv2d(3, 16, 3), "conv2": torch.nn.Conv2d(16, 32, 3), "head": torch.nn.Linear(128, 1000)}
@@ -41,10 +38,6 @@ def prepare(name, folder):
         pretrained(folder)
     if name == "llama":
         shutil.copy(HERE.parents[1] / "engine/data/testdata/gpt2.tokenizer.json", folder / "tokenizer.json")
-
-
-def lines(path, comment):
-    return sum(1 for line in path.read_text().splitlines() if line.strip() and not line.strip().startswith(comment))
 
 
 def run(strata, name):
@@ -64,7 +57,8 @@ def run(strata, name):
         require(accuracy >= LEAST_ACCURACY[name], "an accuracy of %s" % LEAST_ACCURACY[name], logs[0])
     else:
         require(loss <= MOST_LOSS[name], "a loss of at most %s" % MOST_LOSS[name], logs[0])
-    ours, theirs = lines(HERE / name / "task.lua", "--"), lines(twin, "#")
+    ours = program.code_lines((HERE / name / "task.lua").read_text(), "--")
+    theirs = program.code_lines(twin.read_text(), "#")
     print("%s: %d lines of Lua, %d of Python; loss %.4f, accuracy %s" % (name, ours, theirs, loss, accuracy))
     require(ours <= theirs, "no more lines than PyTorch takes", (ours, theirs))
 

@@ -14,11 +14,7 @@ such gradients lie before it.
 
 import importlib
 import math
-import pathlib
 import sys
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "differential")]
 
 import main as twins
 import program

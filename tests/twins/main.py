@@ -22,14 +22,12 @@ import pathlib
 import re
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "differential")]
-
 import program
 import values
-from program import require
+from program import code_lines, require
 from pytorch import seed_forward, torch
 
+HERE = pathlib.Path(__file__).resolve().parent
 SEED = 1234
 STEPS = 5
 LOOP = """
@@ -115,12 +113,6 @@ def losses_of_strata(strata, name, twin, pipe, steps=STEPS, precision="float32")
     return [float(loss) for loss in re.findall(r"^loss (\S+)$", shown, re.MULTILINE)]
 
 
-def lines(text, comment):
-    """Those with code: comments, documentation and empty lines do not count."""
-    text = re.sub(r'^""".*?"""', "", text, flags=re.DOTALL)
-    return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith(comment))
-
-
 def compare(strata, name):
     torch.manual_seed(SEED)
     twin = importlib.import_module(name)
@@ -131,8 +123,8 @@ def compare(strata, name):
     bounds = [STRAIGHT] + [UPDATED] * (STEPS - 1)
     require(all(abs(a - b) <= most * max(1, abs(b)) for a, b, most in zip(runs[0], expected, bounds)),
             "PyTorch's losses %s" % expected, runs[0])
-    ours = lines(pathlib.Path(strata.models, name + ".lua").read_text(), "--")
-    theirs = lines((HERE / (name + ".py")).read_text(), ("#", "DATA", "OPTIONS", "NAMES")) + lines(LOOP, "#")
+    ours = code_lines(pathlib.Path(strata.models, name + ".lua").read_text(), "--")
+    theirs = code_lines((HERE / (name + ".py")).read_text() + LOOP, ("#", "DATA", "OPTIONS", "NAMES"))
     print("%s: %d lines of Lua, %d of Python; loss %.6f -> %.6f" % (name, ours, theirs, runs[0][0], runs[0][-1]))
     require(ours <= theirs, "no more lines than the twin in PyTorch has", (ours, theirs))
 
