@@ -96,16 +96,23 @@ Rule Elementwise(const Value& options, OnStep on_step) {
           const Updated& u, const UpdateStep& now) { ForPieces(u, now, maximize, on_step(now)); };
 }
 
-/// to += factor * x. ATen's add() rounds half types on the CPU otherwise behind its vector loop
-/// than in it.
+/// ATen's add() rounds half types on the CPU otherwise behind its vector loop than in it.
+bool RoundsByPlace(const T& x) { return x.is_cpu() && at::isReducedFloatingType(x.scalar_type()); }
+
+/// to += factor * x
 T AddScaled(const T& to, const T& x, double factor) {
-  if (!to.is_cpu() || !at::isReducedFloatingType(to.scalar_type())) return to.add_(x, factor);
+  if (!RoundsByPlace(to)) return to.add_(x, factor);
   return to.addcmul_(x, at::ones({}, to.options()), factor);
+}
+
+/// a + factor * x
+T SumScaled(const T& a, const T& x, double factor) {
+  return RoundsByPlace(a) ? AddScaled(a.clone(), x, factor) : a.add(x, factor);
 }
 
 /// Weight decay as a part of the gradient.
 void AddDecay(Piece& x, double decay) {
-  if (decay != 0) x.g = AddScaled(x.g.clone(), x.p, decay);
+  if (decay != 0) x.g = SumScaled(x.g, x.p, decay);
 }
 
 /// LibTorch 2.11's fused kernel leaves half types on the CPU as they are, but for the last few.
@@ -119,7 +126,7 @@ Rule Sgd(const Value& o) {
       if (momentum != 0) {
         T& sum = x.m[0];
         is_first ? sum.copy_(x.g) : AddScaled(sum.mul_(momentum), x.g, 1 - dampening);
-        x.g = nesterov ? AddScaled(x.g.clone(), sum, momentum) : sum;
+        x.g = nesterov ? SumScaled(x.g, sum, momentum) : sum;
       }
       AddScaled(x.p, x.g, -lr);
     };
