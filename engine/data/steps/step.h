@@ -12,17 +12,21 @@
 
 namespace strata::data {
 
+/// How many steps and sources lie below, in the first part of several; of a kind where one is
+/// given.
+inline uint64_t CountBelow(const Value& options, std::string_view kind = "") {
+  const Value& of = options["of"];
+  const bool is_several = of.is_list() && !of.as_list().empty();
+  const Value& first = is_several ? of.as_list()[0] : of;
+  if (!first.is_map()) return 0;
+  const bool counts = kind.empty() || first["source"] == Value(kind);
+  return (counts ? 1 : 0) + CountBelow(first, kind);
+}
+
 /// The `purpose` (SampleSeed) of a step that calls a function of the script. Equal steps of one
 /// chain draw different numbers, and one alone draws the same wherever it stands.
 inline uint64_t ScriptedPurpose(uint64_t of_kind, std::string_view kind, const Value& options) {
-  uint64_t below = 0;
-  const Value* of = &options["of"];
-  while (!of->is_null()) {
-    if (of->is_list()) of = &of->as_list().at(0);
-    below += (*of)["source"] == Value(kind);
-    of = &(*of)["of"];
-  }
-  return of_kind + (below << 32);
+  return of_kind + (CountBelow(options, kind) << 32);
 }
 
 /// Another dataset's samples as they are, unless a method is overridden.

@@ -42,13 +42,6 @@ class Draw : public SplitMixRandom {
   }
 };
 
-/// How many steps lie below, so that two equal ones draw different numbers.
-uint64_t Depth(const Value& options) {
-  const Value& of = options["of"];
-  if (of.is_map()) return 1 + Depth(of);
-  return of.is_list() && !of.as_list().empty() ? 1 + Depth(of.as_list()[0]) : 0;
-}
-
 [[noreturn]] void Refuse(const char* step, const std::string& expected, const TensorSpec& got) {
   throw ConfigError(Str("the step ", step, " expects ", expected, ", got ", got.ToString()));
 }
@@ -62,7 +55,7 @@ class Transform : public Step {
             TensorSpec made, Change change)
       : Step(of[0], name),
         seed_(static_cast<uint64_t>(context.seed)),
-        purpose_(16 + Depth(options)),
+        purpose_(16 + CountBelow(options)),
         made_(std::move(made)),
         change_(std::move(change)),
         from_bytes_(Step::inputs()[0].bytes()),
@@ -186,7 +179,7 @@ class MixUp : public Step {
       : Step(std::move(of), "mix_up"),
         alpha_(options["alpha"].as_double()),
         seed_(static_cast<uint64_t>(seed)),
-        purpose_(16 + Depth(options)) {
+        purpose_(16 + CountBelow(options)) {
     for (const TensorSpecs& specs : {inputs(), targets()}) {
       for (const TensorSpec& spec : specs) {
         if (spec.dtype == DType::kFloat32) continue;
