@@ -2,9 +2,7 @@
 #include "launcher/report/train_report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include "engine/base/median.h"
@@ -24,12 +22,6 @@ constexpr const char* kText = "text";
 
 constexpr int kBarColumns = 24;
 constexpr std::chrono::milliseconds kProgressInterval(50);
-
-std::string Printf(const char* format, double value) {
-  std::array<char, 64> buffer;
-  std::snprintf(buffer.data(), buffer.size(), format, value);
-  return buffer.data();
-}
 
 /// A loss with four decimals; a very small or large one with four significant digits.
 std::string FormatLoss(double loss) {

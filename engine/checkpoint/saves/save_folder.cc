@@ -127,11 +127,7 @@ std::optional<int64_t> StepOfSave(std::string_view name) {
   return fits ? step : std::nullopt;
 }
 
-std::string RankFileName(int rank) {
-  std::array<char, 64> name;
-  std::snprintf(name.data(), name.size(), "rank-%05d.safetensors", rank);
-  return name.data();
-}
+std::string RankFileName(int rank) { return Printf("rank-%05d.safetensors", rank); }
 
 std::optional<LatestSave> ReadLatest(const std::string& folder) {
   const std::string path = Str(folder, "/", kLatest);

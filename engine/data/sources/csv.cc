@@ -1,10 +1,8 @@
 // The data source "csv": rows of a table. The file is read twice: what its columns hold, then the
 // numbers.
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -286,11 +284,7 @@ Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
 }
 
 /// As rows in another order give it, too.
-std::string Rounded(double number) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.6g", number);
-  return text.data();
-}
+std::string Rounded(double number) { return Printf("%.6g", number); }
 
 /// The columns with words, those with the most first: numbers that are written in another way
 /// ("1,000") and dates are among them.

@@ -2,9 +2,7 @@
 #include "launcher/report/predictions/predictions.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <span>
@@ -68,9 +66,7 @@ std::vector<double> NumbersOf(const OutputRows& rows) {
 }
 
 std::string NumberText(double number, DType dtype) {
-  std::array<char, 40> text;
-  std::snprintf(text.data(), text.size(), dtype == DType::kFloat64 ? "%.17g" : "%.9g", number);
-  return text.data();
+  return Printf(dtype == DType::kFloat64 ? "%.17g" : "%.9g", number);
 }
 
 /// The place of the largest, and its probability: itself, or its share of the sum of exponentials.
