@@ -58,6 +58,7 @@ class VerifiedJob : public RankJob {
          .threads = job.threads,
          .in_order = in_order,
          .joined = std::ranges::max(plan.joined()) > 1,
+         .device = plan.device,
          .rounding = RoundingOf(job.precision.compute)}));
   }
 
@@ -85,7 +86,8 @@ int ThreadsPerRank(const PlannedRun& run) {
   return std::max(1, MachineCores() / run.ranks);
 }
 
-/// The flags that make any job run as one stage, with the same number of replicas.
+/// The flags that make any job run as one stage, with the same number of replicas. Over Gloo the
+/// plan is on the CPU where there are GPUs, too: whatever device it has is the other run's.
 Arguments OneStage(const PlannedRun& run) {
   return {Str("--nproc=", run.replicas),
           Str("--data=", run.replicas),
@@ -99,6 +101,7 @@ Arguments OneStage(const PlannedRun& run) {
           "--costs=none",
           "--join=false",
           "--transport=threads",
+          Str("--device=", run.device),
           Str("--threads=", ThreadsPerRank(run))};
 }
 

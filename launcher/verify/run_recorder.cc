@@ -24,6 +24,7 @@ PlannedRun PlannedFrom(const Value& value) {
           .threads = number("threads"),
           .in_order = value["in_order"].as_bool(),
           .joined = value["joined"].as_bool(),
+          .device = value["device"].as_string(),
           .rounding = value["rounding"].as_string()};
 }
 
@@ -39,6 +40,7 @@ Value PlannedMessage(const PlannedRun& run) {
                                                               {"threads", run.threads},
                                                               {"in_order", run.in_order},
                                                               {"joined", run.joined},
+                                                              {"device", run.device},
                                                               {"rounding", run.rounding}}));
 }
 

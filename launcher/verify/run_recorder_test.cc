@@ -18,6 +18,7 @@ const PlannedRun kPlan = {.name = "pipe 3, 1f1b, gloo",
                           .replicas = 2,
                           .processes = 3,
                           .threads = 1,
+                          .device = "cuda",
                           .rounding = "1e-2"};
 
 StepResult Step(int64_t step) {
@@ -44,6 +45,7 @@ TEST(RunRecorderTest, KeepsEverything) {
   EXPECT_EQ(recorder.planned().ranks, 6);
   EXPECT_EQ(recorder.planned().replicas, 2);
   EXPECT_EQ(recorder.planned().threads, 1);
+  EXPECT_EQ(recorder.planned().device, "cuda");
   EXPECT_EQ(recorder.planned().rounding, "1e-2");
   EXPECT_EQ(captured.Text(), "");
 }
