@@ -162,7 +162,7 @@ Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOpti
   options.measure = {};
   const int here = placement.first.local_world_size;
   const int gpus = options.gpus;
-  const bool gpu_each = here <= gpus || SeesOneGpuOfSeveral();
+  const bool gpu_each = HasGpuEach(here);
   if (gpu_each) options.gpus = placement.world_size;  // all machines assume a GPU for each rank
   Plan plan = PlanJob(job, options, &script);
   if (plan.transport != "threads" || placement.world_size == 1) return plan;

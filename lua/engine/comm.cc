@@ -400,7 +400,7 @@ const FieldTable& InitFields() {
   static const FieldTable fields = {
       Field::Choice("backend", {"gloo", "nccl", "both", kBothBackends},
                     "of tensors in the host's memory, on the GPU, or both; none = nccl where there "
-                    "is a GPU")
+                    "is a GPU for each process")
           .Optional(),
       Field::Number("timeout", "until all must have met, seconds").Above(0).Default(1800.0),
       Field::String("init_method", "env://, tcp://HOST:PORT or file://PATH").Default("env://"),
@@ -412,17 +412,17 @@ const FieldTable& InitFields() {
   return fields;
 }
 
-/// The transport's name. Throws ConfigError where it needs a GPU that is not there.
+/// The transport's name, the same on all processes of a machine. Throws ConfigError where it needs
+/// GPUs that are not there.
 std::string BackendOf(const Value& given, const RankPlace& place) {
-  const int gpus = GpuCount();
-  const bool has_gpu = gpus > place.local_rank;
-  if (given.is_null()) return has_gpu ? "nccl" : "gloo";
+  const bool gpu_each = HasGpuEach(place.local_world_size);
+  if (given.is_null()) return gpu_each ? "nccl" : "gloo";
   const std::string backend = given.as_string() == kBothBackends ? "both" : given.as_string();
-  if (backend == "gloo" || has_gpu) return backend;
+  if (backend == "gloo" || gpu_each) return backend;
   throw ConfigError(Str("strata.comm.init: backend \"", given.as_string(),
-                        "\" needs a GPU for each process of a machine; here is process ",
-                        place.local_rank, " (from 0) and ", Plural(gpus, "GPU"),
-                        "; use backend=\"gloo\""));
+                        "\" needs a GPU for each process of a machine; here are ",
+                        Plural(place.local_world_size, "process"), " and ",
+                        Plural(GpuCount(), "GPU"), "; use backend=\"gloo\""));
 }
 
 std::unique_ptr<Transport> Meet(const Value& options) {

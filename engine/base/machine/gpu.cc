@@ -45,8 +45,9 @@ int GpuCount(const std::string& dev) {
   return visible ? std::min(devices, VisibleCount(visible)) : devices;
 }
 
-bool SeesOneGpuOfSeveral(const std::string& dev) {
-  return GpuCount(dev) == 1 && DeviceCount(dev) > 1;
+bool HasGpuEach(int ranks, const std::string& dev) {
+  const int gpus = GpuCount(dev);
+  return ranks <= gpus || (gpus == 1 && DeviceCount(dev) > 1);
 }
 
 }  // namespace strata

@@ -11,8 +11,9 @@ namespace strata {
 /// as CUDA reads it: "" or "-1" hides all GPUs.
 int GpuCount(const std::string& dev = "/dev");
 
-/// Whether $CUDA_VISIBLE_DEVICES shows this process one of several devices: an outside launcher
-/// (Slurm's --gpus-per-task=1) gives each rank its own, which each knows as its first.
-bool SeesOneGpuOfSeveral(const std::string& dev = "/dev");
+/// Whether each of this machine's `ranks` has a GPU of its own. Where $CUDA_VISIBLE_DEVICES shows
+/// this process one of several devices, it has: an outside launcher (Slurm's --gpus-per-task=1)
+/// gives each rank one, which each knows as its first.
+bool HasGpuEach(int ranks, const std::string& dev = "/dev");
 
 }  // namespace strata

@@ -44,14 +44,16 @@ TEST_F(GpuCountTest, CudaVisibleDevicesHidesAsCudaDoes) {
 }
 
 TEST_F(GpuCountTest, OneOfSeveralIsTheRanksOwn) {
-  EXPECT_FALSE(SeesOneGpuOfSeveral(dev_));
+  EXPECT_TRUE(HasGpuEach(3, dev_));
+  EXPECT_FALSE(HasGpuEach(4, dev_));
   Visible("2");
-  EXPECT_TRUE(SeesOneGpuOfSeveral(dev_));
+  EXPECT_TRUE(HasGpuEach(4, dev_));
   Visible("0,2");
-  EXPECT_FALSE(SeesOneGpuOfSeveral(dev_));
+  EXPECT_TRUE(HasGpuEach(2, dev_));
+  EXPECT_FALSE(HasGpuEach(3, dev_));
   for (const char* other : {"/nvidia1", "/nvidia12"}) std::filesystem::remove(dev_ + other);
   Visible("0");
-  EXPECT_FALSE(SeesOneGpuOfSeveral(dev_)) << "there is one only, for all ranks";
+  EXPECT_FALSE(HasGpuEach(2, dev_)) << "there is one only, for all ranks";
 }
 
 }  // namespace
