@@ -200,11 +200,14 @@ class ClassLoss : public TorchLoss {
   }
 
   at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const OptionalTensor& weight) {
-    if (takes_logits_) {
-      return at::cross_entropy_loss(scores, target, weight, at::Reduction::Sum, ignore_index_,
-                                    label_smoothing_);
-    }
-    return at::nll_loss_nd(scores, target, weight, at::Reduction::Sum, ignore_index_);
+    // Behind a dim of classes that is not the last, CUDA's kernel adds up in any order.
+    const bool apart = scores.is_cuda() && scores.dim() > 2;
+    const auto reduction = apart ? at::Reduction::None : at::Reduction::Sum;
+    const at::Tensor loss = takes_logits_
+                                ? at::cross_entropy_loss(scores, target, weight, reduction,
+                                                         ignore_index_, label_smoothing_)
+                                : at::nll_loss_nd(scores, target, weight, reduction, ignore_index_);
+    return apart ? loss.sum() : loss;
   }
 
   /// The sum with the number of labels that count, or the sum of their weights. That of floats is
