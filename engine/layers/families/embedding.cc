@@ -2,11 +2,14 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unique2.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_bag.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/embedding_renorm.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <memory>
 #include <optional>
@@ -197,12 +200,25 @@ class EmbeddingBag : public Layer {
     std::optional<at::Tensor> factors;
     if (inputs.size() > 1) factors = inputs[1].reshape(-1);
     Shorten(parameters_[0], indices, max_norm_, norm_type_);
-    return {std::get<0>(at::embedding_bag(parameters_[0].value, indices, bags, scale_grad_by_freq_,
-                                          mode_, /*sparse=*/false, factors,
-                                          /*include_last_offset=*/false, padding_idx_))};
+    return {std::get<0>(at::embedding_bag(Table(indices), indices, bags,
+                                          /*scale_grad_by_freq=*/false, mode_, /*sparse=*/false,
+                                          factors, /*include_last_offset=*/false, padding_idx_))};
   }
 
  private:
+  /// The vectors. The gradient of each is divided by how often its index occurs, if that is asked
+  /// for: LibTorch 2.11 takes other indices' counts on the CPU.
+  at::Tensor Table(const at::Tensor& indices) const {
+    const at::Tensor table = at::alias(parameters_[0].value);
+    if (!scale_grad_by_freq_ || !table.requires_grad()) return table;
+    const at::TensorOptions exact = table.options().dtype(at::kFloat);
+    const at::Tensor ones = at::ones({indices.numel(), 1}, exact);
+    const at::Tensor counts = at::zeros({table.size(0), 1}, exact).index_add(0, indices, ones);
+    const at::Tensor divisors = counts.clamp_min(1).to(table.scalar_type());
+    table.register_hook([divisors](const at::Tensor& gradient) { return gradient.div(divisors); });
+    return table;
+  }
+
   const Value max_norm_;
   const double norm_type_;
   const bool scale_grad_by_freq_;

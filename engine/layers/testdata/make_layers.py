@@ -154,7 +154,17 @@ class SwiGLU(nn.Module):
         return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
-WRAPPERS = {"MultiheadAttention": Attention, "TransformerEncoderLayer": Encoder,
+class Bag(nn.EmbeddingBag):
+    """On the CPU PyTorch divides gradients by other indices' counts."""
+
+    def forward(self, indices):
+        if not self.scale_grad_by_freq:
+            return super().forward(indices)
+        counted = (indices != self.padding_idx).unsqueeze(-1)
+        return (nn.functional.embedding(indices, self.weight, self.padding_idx, None, 2.0, True) * counted).sum(1)
+
+
+WRAPPERS = {"EmbeddingBag": Bag, "MultiheadAttention": Attention, "TransformerEncoderLayer": Encoder,
             "TransformerDecoderLayer": Decoder, "Transformer": Whole, "RotaryEmbedding": Rotary,
             "GroupedQueryAttention": GroupedQueries, "SwiGLU": SwiGLU}
 
