@@ -318,6 +318,7 @@ class Copy {
   void Run() {
     SetThreads(bench_.task.threads);
     TakeDevice(bench_.task.device, 0);
+    RunBackwardHere();
     BuildLayers();
     const double wall = SecondsOf(CLOCK_MONOTONIC), own = SecondsOf(CLOCK_THREAD_CPUTIME_ID);
     RunLayers();

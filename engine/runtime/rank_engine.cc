@@ -2,7 +2,6 @@
 #include "engine/runtime/rank_engine.h"
 
 #include <ATen/Context.h>
-#include <c10/core/AutogradState.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -75,9 +74,7 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
   const int share = std::max(1, MachineCores() / services.local_ranks);
   SetThreads(job.threads > 0 ? job.threads : share);
   context.device = TakeDevice(plan.device, services.local_rank);
-  // Autograd has one thread for each accelerator. A backward that waits there for another rank, as
-  // the model axis does, would keep it from the backward of a rank that shares the accelerator.
-  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  RunBackwardHere();
   const bool tf32 = job.precision.name == "tf32";
   at::globalContext().setAllowTF32CuBLAS(tf32);
   at::globalContext().setAllowTF32CuDNN(tf32);

@@ -1,6 +1,7 @@
 #include "engine/tensors/threads.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/AutogradState.h>
 
 #include <mutex>
 
@@ -11,5 +12,7 @@ void SetThreads(int count) {
   const std::lock_guard lock(mutex);
   at::set_num_threads(count);
 }
+
+void RunBackwardHere() { c10::AutogradState::get_tls_state().set_multithreading_enabled(false); }
 
 }  // namespace strata
