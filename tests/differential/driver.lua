@@ -45,7 +45,7 @@ end
 
 -- Weights for the sum of an output: what comes back is a gradient of all its elements.
 function driver.slopes(y)
-  return driver.tensor { shape = y.shape, k = 3, low = -1, high = 1, dtype = y.dtype }
+  return driver.tensor({ shape = y.shape, k = 3, low = -1, high = 1, dtype = y.dtype }):to(y.device)
 end
 
 -- A parameter for each floating input of what follows: its gradient is the input's. 0 + x is x.

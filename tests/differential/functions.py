@@ -92,7 +92,7 @@ end
 -- `call` is given copies of the leaves, so that it may change them.
 function driver.call(leaves, call)
   local copies = {}
-  for i, leaf in ipairs(leaves) do copies[i] = leaf:clone() end
+  for i, leaf in ipairs(leaves) do copies[i] = leaf:clone():to(driver.device) end
   local given = results({ call(copies) }, {})
   return function(number)
     local sum
@@ -199,7 +199,8 @@ def results(given, found):
 
 ACCEPTED = [(re.compile("Output size is too small"),
              "an output without elements: LibTorch's kernel, chosen by the number of threads, refuses or not")]
-REASONS = []
+REASONS = [(re.compile("tensor does not have a device"),
+            "on a GPU LibTorch's batch_norm with a bias and no weight has no backward")]
 
 
 def verdict(case, outcomes):

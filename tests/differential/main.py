@@ -4,7 +4,7 @@
 usage: main.py STRATA MODELS KIND=COUNT...      (layers, optimizers, functions, plans, processes)
 
 The cases are the same ones each time, unless $SEED says otherwise; $CASE=NUMBER runs one alone, $CASES
-more of them or fewer. $SHRINK=0 leaves failing cases as large as they are.
+more of them or fewer. $DEVICE=cuda lets Strata compute there. $SHRINK=0 leaves failing cases as large as they are.
 """
 
 import collections

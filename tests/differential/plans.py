@@ -172,11 +172,13 @@ def has(made, *kinds):
 
 def has_twin(job):
     """With batch_first PyTorch's attention gives its output in another layout, and what draws behind or
-    in it meets the elements in another order. Parameters of 16 bits have no twin."""
+    in it meets the elements in another order; on another device it draws other numbers. Parameters of 16 bits have
+    no twin."""
     made = job["layers"]
     draws = has(made, "Dropout") or any(
         "draw" in one or (has([one], "TransformerEncoderLayer") and one["nn"]["positional"][3] > 0) for one in made)
-    return "precision" not in job and not (draws and has(made, "MultiheadAttention", "TransformerEncoderLayer"))
+    others = values.DEVICE != "cpu" or has(made, "MultiheadAttention", "TransformerEncoderLayer")
+    return "precision" not in job and not (draws and others)
 
 
 def freeze(chance, made):

@@ -8,6 +8,7 @@ import re
 import shutil
 
 import program
+import values
 
 DRIVER = pathlib.Path(__file__).resolve().parent / "driver.lua"
 SHARE = 200  # cases in one process
@@ -18,7 +19,8 @@ local strata = require "strata"
 local nn, F = strata.nn, strata.F
 local driver = require "driver"
 local T, show = driver.tensor, driver.show
-"""
+driver.device = "%s"
+""" % values.DEVICE
 
 
 class Outcome:

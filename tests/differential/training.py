@@ -120,7 +120,7 @@ def job_text(job, **more):
             job["micro_batches"] // job["replicas"], job["input"]["shape"][0]),
         "optimizer": optimizer_text(job["optimizer"]), "steps": job["steps"], "seed": job["seed"],
         "clip": values.lua(job["clip"]), "freeze": values.lua(job["freeze"]),
-        "device": '"cpu"', "threads": 1, "tie_check": 1, "hang_timeout": 100,
+        "device": "driver.device", "threads": 1, "tie_check": 1, "hang_timeout": 100,
     }
     keys.update(more)
     if job["lr_schedule"]:

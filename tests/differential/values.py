@@ -1,9 +1,11 @@
 """Values that Strata and PyTorch compute by the same formula, and values as Lua's text."""
 
 import math
+import os
 
 from pytorch import torch
 
+DEVICE = os.environ.get("DEVICE", "cpu")  # where Strata computes; PyTorch does on the CPU
 WHOLE = 65521  # a prime: elements of a tensor repeat after so many
 
 
