@@ -1,6 +1,7 @@
 // The layers Embedding, whole or shared among the ranks of the model axis, and EmbeddingBag.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/_unique2.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/arange.h>
@@ -10,6 +11,7 @@
 #include <ATen/ops/embedding_renorm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <memory>
 #include <optional>
@@ -29,6 +31,15 @@
 namespace strata {
 namespace {
 
+/// How often each row of the table occurs, at least 1, as (rows, 1) of the table's type. Counts are
+/// exact in float32.
+at::Tensor CountsOf(const at::Tensor& indices, const at::Tensor& table) {
+  const at::TensorOptions exact = table.options().dtype(at::kFloat);
+  const at::Tensor ones = at::ones({indices.numel(), 1}, exact);
+  const at::Tensor counts = at::zeros({table.size(0), 1}, exact).index_add(0, indices, ones);
+  return counts.clamp_min(1).to(table.scalar_type());
+}
+
 class EmbeddingNode : public WeightNode {
  public:
   EmbeddingNode(int64_t padding_idx, bool scale_grad_by_freq)
@@ -43,14 +54,29 @@ class EmbeddingNode : public WeightNode {
                                        const at::Tensor&) override {
     return [=, padding = padding_idx_, by_freq = scale_grad_by_freq_, dweight = weight_grad()] {
       const at::Tensor exact = dy.to(dweight.scalar_type());  // a word's rows are added up
-      // On an accelerator the host would wait for the number of tokens that occur.
-      if (dweight.size(0) <= indices.numel() || !indices.is_cpu()) {
+      if (!indices.is_cpu()) {
+        dweight.add_(InOneOrder(dweight, exact, indices, padding, by_freq));
+      } else if (dweight.size(0) <= indices.numel()) {
         dweight.add_(
             at::embedding_dense_backward(exact, indices, dweight.size(0), padding, by_freq));
       } else {
         AddUsedRows(dweight, exact, indices, padding, by_freq);
       }
     };
+  }
+
+  /// The gradient on an accelerator, where LibTorch 2.11 adds up the rows of a token that occurs
+  /// some hundred times in any order. Its index_put_ sorts them first; it is told not to make the
+  /// host wait for the largest index.
+  static at::Tensor InOneOrder(const at::Tensor& dweight, const at::Tensor& dy,
+                               const at::Tensor& indices, int64_t padding_idx, bool by_freq) {
+    const at::Tensor rows = indices.reshape(-1);
+    at::Tensor counted = dy.reshape({rows.numel(), dweight.size(1)});
+    if (by_freq) counted = counted.div(CountsOf(rows, dweight).index_select(0, rows));
+    if (padding_idx >= 0) counted = counted.masked_fill(rows.eq(padding_idx).unsqueeze(-1), 0);
+    const c10::List<std::optional<at::Tensor>> places({rows});
+    return at::_index_put_impl(at::zeros_like(dweight), places, counted, /*accumulate=*/true,
+                               /*unsafe=*/true);
   }
 
   /// Adds the gradient to the rows of tokens that occur only. The bits are those of a full
@@ -211,11 +237,8 @@ class EmbeddingBag : public Layer {
   at::Tensor Table(const at::Tensor& indices) const {
     const at::Tensor table = at::alias(parameters_[0].value);
     if (!scale_grad_by_freq_ || !table.requires_grad()) return table;
-    const at::TensorOptions exact = table.options().dtype(at::kFloat);
-    const at::Tensor ones = at::ones({indices.numel(), 1}, exact);
-    const at::Tensor counts = at::zeros({table.size(0), 1}, exact).index_add(0, indices, ones);
-    const at::Tensor divisors = counts.clamp_min(1).to(table.scalar_type());
-    table.register_hook([divisors](const at::Tensor& gradient) { return gradient.div(divisors); });
+    const at::Tensor counts = CountsOf(indices, table.detach());
+    table.register_hook([counts](const at::Tensor& gradient) { return gradient.div(counts); });
     return table;
   }
 
