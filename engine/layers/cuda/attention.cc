@@ -181,7 +181,9 @@ at::Tensor BiasOf(const at::Tensor& mask, const at::Tensor& query, const at::Ten
 
 /// Heads of a width that kernels take, filled up with zeros, which change no score.
 at::Tensor FilledUp(const at::Tensor& heads) {
-  return at::pad(heads, {0, kAligned - heads.size(-1) % kAligned});
+  const at::Tensor rows = heads.flatten(0, 1);  // of one head at::pad may lay out other strides
+  const at::Tensor filled = at::pad(rows, {0, kAligned - heads.size(-1) % kAligned});
+  return filled.unflatten(0, {heads.size(0), heads.size(1)});
 }
 
 /// Whether CUTLASS' kernels are faster than FlashAttention's.

@@ -198,6 +198,34 @@ TEST_F(Cuda, AttentionThatKernelsDoNotTakeStoresItsScores) {
   }
 }
 
+TEST_F(Cuda, AttentionOfOneHeadOfOneFeatureRuns) {
+  const Tensors inputs = {at::randn({4, 5, 1, 1}), at::randn({4, 5, 1, 1}),
+                          at::randn({4, 5, 1, 1})};
+  const auto used = [&](at::TensorOptions options) {
+    return Attended(inputs, options, [](const Tensors& x) {
+      return at::scaled_dot_product_attention(x[0].transpose(1, 2), x[1].transpose(1, 2),
+                                              x[2].transpose(1, 2));
+    });
+  };
+  ExpectTheSame(
+      used(at::kFloat), [&] { return used(at::dtype(at::kFloat).device(at::kCUDA)); }, 1e-2);
+}
+
+TEST_F(Cuda, AWordOfHundredsIsAddedUpInOneOrder) {
+  const at::Tensor words = at::arange(5000).remainder(10);
+  for (const bool by_freq : {false, true}) {
+    const LayerSpec spec = Spec("Embedding", {{"num_embeddings", 10},
+                                              {"embedding_dim", 33},
+                                              {"padding_idx", 3},
+                                              {"scale_grad_by_freq", by_freq}});
+    const Result cpu = Train(spec, words, at::kCPU), gpu = Train(spec, words, at::kCUDA);
+    EXPECT_LE(MaxDifference(cpu.grads, gpu.grads), 1e-3 * cpu.grads.abs().max().item<double>());
+    for (int again = 0; again < 5; ++again) {
+      EXPECT_TRUE(SameBits(gpu.grads, Train(spec, words, at::kCUDA).grads));
+    }
+  }
+}
+
 TEST_F(Cuda, ALinearLayerOfAnOddWidthHasTheCpusNumbers) {
   const int64_t rows = 512, in = 128, out = 16411;
   ASSERT_GT(MissingOfRows(at::kBFloat16, rows, out, in), 0);
