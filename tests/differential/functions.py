@@ -199,8 +199,7 @@ def results(given, found):
 
 ACCEPTED = [(re.compile("Output size is too small"),
              "an output without elements: LibTorch's kernel, chosen by the number of threads, refuses or not")]
-REASONS = [(re.compile("tensor does not have a device"),
-            "on a GPU LibTorch's batch_norm with a bias and no weight has no backward")]
+REASONS = []
 
 
 def verdict(case, outcomes):

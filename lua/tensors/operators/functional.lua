@@ -163,16 +163,19 @@ local function check_values(count, what)
   if count == 1 then fail("expected more than 1 ", what, " when training") end
 end
 
+-- Without a weight LibTorch 2.11 gives the bias no gradient on a GPU, or fails.
+local function weight_of(weight, bias) return weight or bias and aten.ones_like(bias) end
+
 function F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
   if training then check_values(input:numel() / input:size(1), "value per channel") end
   if eps <= 0 then fail("eps must be positive, got ", eps) end
-  return aten.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, true)
+  return aten.batch_norm(input, weight_of(weight, bias), bias, running_mean, running_var, training, momentum, eps, true)
 end
 
 function F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
   if use_input_stats then check_values(product(input.shape, 3), "spatial element") end
-  return aten.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum,
-                            eps, true)
+  return aten.instance_norm(input, weight_of(weight, bias), bias, running_mean, running_var,
+                            use_input_stats, momentum, eps, true)
 end
 
 F.layer_norm = aten.layer_norm
