@@ -13,6 +13,7 @@
 #include "engine/plan/cut/cost_cut.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/data_checks.h"
+#include "engine/plan/gpu_order.h"
 #include "engine/plan/grid/stage_map.h"
 #include "engine/plan/joining.h"
 #include "engine/plan/plan_seconds.h"
@@ -139,6 +140,12 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
                           "; use nccl for a GPU each, or threads for stages that share one"));
   }
   if (job.device.empty() && gpus == 0) plan.notices.push_back("no GPU here: the device is cpu");
+  const std::string unordered = plan.device == "cuda" ? AddedInAnyOrder(job.layers) : "";
+  if (!unordered.empty()) {
+    plan.notices.push_back(
+        Str("gradients of ", unordered,
+            " are added up in any order on a GPU: runs differ in the last bits"));
+  }
   if (job.precision.name == "tf32" && plan.device == "cpu") {
     plan.notices.push_back("a CPU has no TF32: products are in float32");
   }

@@ -332,6 +332,41 @@ TEST(MakePlan, ChoosesDeviceAndTransport) {
   }
 }
 
+TEST(MakePlan, NamesLayersThatAGpuAddsUpInAnyOrder) {
+  const auto notices = [](const LayerSpec& layer, int gpus = 1) {
+    Job job = LinearJob(1, 1);
+    job.layers.push_back(layer);
+    job.input = {};
+    job.device = gpus > 0 ? "cuda" : "cpu";
+    return Join(MakePlan(job, {.gpus = gpus}, nullptr).notices, "\n");
+  };
+  const auto make = [](const char* type, const Value::List& positional = {},
+                       const Value::Map& named = {}) {
+    return MakeLayer(type, positional, named, {}, "");
+  };
+  const LayerSpec linear = make("Upsample", {}, {{"scale_factor", 2}, {"mode", "bilinear"}});
+  EXPECT_EQ(notices(linear),
+            "gradients of layer 1 Upsample are added up in any order on a GPU: runs differ in the "
+            "last bits");
+  EXPECT_EQ(notices(linear, 0), "");
+  EXPECT_EQ(notices(make("Upsample", {}, {{"scale_factor", 2}})), "");
+
+  const Value::Map reflects = {{"padding", 1}, {"padding_mode", "reflect"}};
+  const LayerSpec inside =
+      MakeLayer("Sequential", {}, {}, {make("Conv2d", {3, 4, 3}, reflects)}, "");
+  for (const LayerSpec& layer : {inside, make("ReplicationPad3d", {1}), make("MaxPool3d", {3, 2}),
+                                 make("AdaptiveMaxPool2d", {Value(Value::List{7, 1})}),
+                                 make("EmbeddingBag", {9, 4}, {{"mode", "max"}})}) {
+    EXPECT_THAT(notices(layer), HasSubstr("in any order")) << layer.ToString();
+  }
+  for (const LayerSpec& layer :
+       {make("Conv2d", {3, 4, 3}, {{"padding", 1}}), make("ReflectionPad1d", {1}),
+        make("MaxPool3d", {3}), make("AvgPool2d", {3, 2}), make("AdaptiveAvgPool3d", {1}),
+        make("EmbeddingBag", {9, 4})}) {
+    EXPECT_EQ(notices(layer), "") << layer.ToString();
+  }
+}
+
 TEST(MakePlan, RefusesADeviceOrTransportThatIsNotThere) {
   Job job = LinearJob(4, 2);
   job.device = "cuda";

@@ -6,6 +6,7 @@
 
 #include "engine/base/machine/cores.h"
 #include "engine/base/text.h"
+#include "engine/plan/gpu_order.h"
 #include "engine/schedule/job/planned_program.h"
 #include "launcher/command.h"
 #include "launcher/job/rank_job.h"
@@ -59,6 +60,7 @@ class VerifiedJob : public RankJob {
          .in_order = in_order,
          .joined = std::ranges::max(plan.joined()) > 1,
          .device = plan.device,
+         .unordered = plan.device == "cuda" ? AddedInAnyOrder(job.layers) : "",
          .rounding = RoundingOf(job.precision.compute)}));
   }
 
@@ -142,6 +144,10 @@ int Judge(const PlannedRun& planned, RunRecord piped, RunRecord single, Terminal
   const std::string difference = FirstDifference(piped, single, tolerance);
   if (!difference.empty()) {
     terminal.Line(Str("DIFFERENT: ", subject, "\n", difference));
+    if (!planned.unordered.empty()) {
+      terminal.Line(Str("gradients of ", planned.unordered,
+                        " are added up in any order on a GPU, in two runs of one plan, too"));
+    }
     return 1;
   }
   const std::string equal =

@@ -25,6 +25,7 @@ PlannedRun PlannedFrom(const Value& value) {
           .in_order = value["in_order"].as_bool(),
           .joined = value["joined"].as_bool(),
           .device = value["device"].as_string(),
+          .unordered = value["unordered"].as_string(),
           .rounding = value["rounding"].as_string()};
 }
 
@@ -41,6 +42,7 @@ Value PlannedMessage(const PlannedRun& run) {
                                                               {"in_order", run.in_order},
                                                               {"joined", run.joined},
                                                               {"device", run.device},
+                                                              {"unordered", run.unordered},
                                                               {"rounding", run.rounding}}));
 }
 

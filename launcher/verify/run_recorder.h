@@ -21,7 +21,8 @@ struct PlannedRun {
   /// True when the schedule adds gradients in the same order as one stage: AccumulatesInOrder().
   bool in_order = true;
   bool joined = false;            ///< weight gradients of several micro-batches are one product
-  std::string device = "cpu";    ///< Plan::device
+  std::string device = "cpu";     ///< Plan::device
+  std::string unordered = {};     ///< on a GPU AddedInAnyOrder()
   std::string rounding = "1e-6";  ///< the share by which sums in another order may differ
 };
 

@@ -19,6 +19,7 @@ const PlannedRun kPlan = {.name = "pipe 3, 1f1b, gloo",
                           .processes = 3,
                           .threads = 1,
                           .device = "cuda",
+                          .unordered = "layer 1 Upsample",
                           .rounding = "1e-2"};
 
 StepResult Step(int64_t step) {
@@ -46,6 +47,7 @@ TEST(RunRecorderTest, KeepsEverything) {
   EXPECT_EQ(recorder.planned().replicas, 2);
   EXPECT_EQ(recorder.planned().threads, 1);
   EXPECT_EQ(recorder.planned().device, "cuda");
+  EXPECT_EQ(recorder.planned().unordered, "layer 1 Upsample");
   EXPECT_EQ(recorder.planned().rounding, "1e-2");
   EXPECT_EQ(captured.Text(), "");
 }
