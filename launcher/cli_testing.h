@@ -82,7 +82,13 @@ class LongTraining : public Child {
       if (line.empty()) return;
     }
     const std::vector<pid_t> children = ChildrenOf(pid());
-    if (children.size() == 1) starter = children[0], ranks = ChildrenOf(starter);
+    if (children.size() != 1) return;
+    starter = children[0];
+    // A fake engine's rank 0 waits for nobody: rank 1 may not have been started.
+    while (ranks.size() < 2 && StateOf(std::to_string(starter)).parent == pid()) {
+      ::sched_yield();
+      ranks = ChildrenOf(starter);
+    }
   }
 
   /// Waits for its end and returns the cause that it shows.
