@@ -402,6 +402,14 @@ TEST_F(Runs, FlagsDoNotReachTheScriptsThatItLoads) {
             "5\n");
 }
 
+TEST_F(Runs, APlanTakesBackWhatALoadedJobWasGiven) {
+  const std::string text =
+      "local job = strata.load('net.lua', {memory = '1KiB', pipe = 2})\n"
+      "print((pcall(job.plan, job)))\n"
+      "job:plan{memory = 'none'}";
+  EXPECT_EQ(Run(text, {}), "false\n");
+}
+
 class Prompt : public StateTest {};
 
 TEST_F(Prompt, ShowsValues) {

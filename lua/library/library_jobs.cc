@@ -117,11 +117,13 @@ std::shared_ptr<JobObject> LoadJobFile(lua_State* L, const std::string& file) {
   return job;
 }
 
+/// A null inside of `over` is the value none of its key.
 Value MergedOverrides(Value base, const Value& over) {
   if (over.is_null()) return base;
   if (!base.is_map() || !over.is_map()) return over;
-  for (const auto& [name, value] : over.as_map())
-    base.Set(name, MergedOverrides(base[name], value));
+  for (const auto& [name, value] : over.as_map()) {
+    base.Set(name, value.is_null() ? value : MergedOverrides(base[name], value));
+  }
   return base;
 }
 
