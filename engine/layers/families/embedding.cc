@@ -75,8 +75,9 @@ class EmbeddingNode : public WeightNode {
     if (by_freq) counted = counted.div(CountsOf(rows, dweight).index_select(0, rows));
     if (padding_idx >= 0) counted = counted.masked_fill(rows.eq(padding_idx).unsqueeze(-1), 0);
     const c10::List<std::optional<at::Tensor>> places({rows});
-    return at::_index_put_impl(at::zeros_like(dweight), places, counted, /*accumulate=*/true,
-                               /*unsafe=*/true);
+    at::Tensor sum = at::zeros_like(dweight);
+    at::_index_put_impl_(sum, places, counted, /*accumulate=*/true, /*unsafe=*/true);
+    return sum;
   }
 
   /// Adds the gradient to the rows of tokens that occur only. The bits are those of a full
