@@ -3,9 +3,9 @@
 
 namespace strata {
 
-/// For LibTorch's kernels: at::set_num_threads() under a lock. In a forked process LibTorch makes a new pool of threads at
-/// the first call, without a lock. If two threads called it at once, one would find no pool
-/// ("Invalid thread pool!").
+/// For LibTorch's kernels: at::set_num_threads() under a lock. In a forked process LibTorch makes a
+/// new pool of threads at the first call, without a lock. If two threads called it at once, one
+/// would find no pool ("Invalid thread pool!").
 void SetThreads(int count);
 
 /// The calling thread's backwards run in itself. Otherwise autograd has one thread for each

@@ -169,7 +169,8 @@ local function weight_of(weight, bias) return weight or bias and aten.ones_like(
 function F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
   if training then check_values(input:numel() / input:size(1), "value per channel") end
   if eps <= 0 then fail("eps must be positive, got ", eps) end
-  return aten.batch_norm(input, weight_of(weight, bias), bias, running_mean, running_var, training, momentum, eps, true)
+  return aten.batch_norm(input, weight_of(weight, bias), bias, running_mean, running_var, training,
+                         momentum, eps, true)
 end
 
 function F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
