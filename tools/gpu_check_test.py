@@ -59,6 +59,10 @@ else:
 """
 FAKE_TEST = "#!/bin/bash\necho '[  PASSED  ] 3 tests.'\n"
 FAKE_PEER = "print('[0.5, 1048576]')\n"
+FAKE_CASES = """import os, sys
+assert os.environ["DEVICE"] == "cuda" and os.environ["PYTORCH"].endswith("/site"), os.environ
+print(sys.argv[3].replace("=", ": "), "cases")
+"""
 FAKE_NVIDIA = "#!/bin/bash\necho A GPU of a test\n"
 
 
@@ -75,6 +79,7 @@ class GpuCheckTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for name, text in {"strata": FAKE_STRATA, "tests/nccl_test": FAKE_TEST, "tests/cuda_test": FAKE_TEST,
                            "bin/nvidia-smi": FAKE_NVIDIA, "peers/on_gpu.py": FAKE_PEER, "breaks": "",
+                           "differential/main.py": FAKE_CASES, "site/torch/__init__.py": "",
                            "models/digits.lua": "", "cache/data/digits.csv": ""}.items():
             file = self.folder / name
             file.parent.mkdir(exist_ok=True, parents=True)
@@ -82,7 +87,7 @@ class GpuCheckTest(unittest.TestCase):
             file.chmod(0o755)
 
     def run_check(self, *flags):
-        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}")
+        environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}", PYTHONPATH=f"{self.folder}/site")
         return subprocess.run([sys.executable, TOOLS / "gpu_check", f"--programs={self.folder}",
                                f"--report={self.folder}/report.json", *flags], env=environment, capture_output=True,
                               text=True, check=False)
@@ -103,6 +108,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(len(parts), len(list(module().parts())))
         self.assertEqual(self.report["gpus"], ["A GPU of a test"])
         self.assertEqual(parts["nccl_test"]["passed"], 3)
+        self.assertEqual(parts["pytorch's layers"]["says"], "layers: 500 cases")
         self.assertEqual(parts["speed: gpt2 bf16"]["tokens or images/s"], 8 * 1024 * 2)
         self.assertEqual(parts["speed: gpt2 bf16"]["host us per action"], 70)
         self.assertEqual(parts["pytorch: alexnet tf32 eager"]["tokens or images/s"], 256)
