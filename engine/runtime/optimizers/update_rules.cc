@@ -133,9 +133,7 @@ Rule Sgd(const Value& o) {
   };
   return [=](const Updated& u, const UpdateStep& now) {
     const bool begins_moments = now.step == 1 && momentum != 0;
-    if (u.values.is_cpu() && at::isReducedFloatingType(u.values.scalar_type())) {
-      return ForPieces(u, now, maximize, on_step(now));
-    }
+    if (RoundsByPlace(u.values)) return ForPieces(u, now, maximize, on_step(now));
     at::_fused_sgd_(u.values, u.gradients, u.moments, decay, momentum, now.lr, dampening, nesterov,
                     maximize, begins_moments, Scalar(now.divisor, u.values));
   };
