@@ -13,7 +13,6 @@
 #include "engine/plan/cut/cost_cut.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/data_checks.h"
-#include "engine/plan/gpu_order.h"
 #include "engine/plan/grid/stage_map.h"
 #include "engine/plan/joining.h"
 #include "engine/plan/plan_seconds.h"
@@ -126,6 +125,18 @@ void NoteTestSplit(const DataSpec& train, const DataSpec& test, Plan& plan) {
   }
 }
 
+/// "layer 3 Upsample, layer 5 Upsample", each once, also where it is in parts.
+std::string UnorderedLayers(const std::vector<LayerSpec>& layers) {
+  std::vector<std::string> found;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const std::string_view type = UnorderedOnGpu(layers[i]);
+    if (type.empty()) continue;
+    found.push_back(Str("layer ", LayerNumber(layers, static_cast<int>(i)), " ", type));
+  }
+  found.erase(std::ranges::unique(found).begin(), found.end());
+  return Join(found, ", ");
+}
+
 /// The device and the transport, asked for or derived.
 void ResolvePlace(const Job& job, int gpus, Plan& plan) {
   const int ranks = plan.topology.world_size();
@@ -140,10 +151,10 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
                           "; use nccl for a GPU each, or threads for stages that share one"));
   }
   if (job.device.empty() && gpus == 0) plan.notices.push_back("no GPU here: the device is cpu");
-  const std::string unordered = plan.device == "cuda" ? AddedInAnyOrder(job.layers) : "";
-  if (!unordered.empty()) {
+  if (plan.device == "cuda") plan.unordered = UnorderedLayers(job.layers);
+  if (!plan.unordered.empty()) {
     plan.notices.push_back(
-        Str("gradients of ", unordered,
+        Str("gradients of ", plan.unordered,
             " are added up in any order on a GPU: runs differ in the last bits"));
   }
   if (job.precision.name == "tf32" && plan.device == "cpu") {

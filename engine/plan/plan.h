@@ -65,6 +65,7 @@ struct Plan {
   Batch batch;                ///< complete
   std::string device;         ///< "cpu" or "cuda"
   std::string transport;      ///< "threads", "gloo" or "nccl"
+  std::string unordered;      ///< on a GPU the layers with UnorderedOnGpu(): "layer 3 Upsample"
   /// Which dim of the last layer's output holds the classes (LayerSpec::class_dim).
   std::optional<int> class_dim;
   int64_t memory = 0;  ///< the job's limit for the tensors of a rank, bytes; 0 = none

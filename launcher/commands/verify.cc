@@ -6,7 +6,6 @@
 
 #include "engine/base/machine/cores.h"
 #include "engine/base/text.h"
-#include "engine/plan/gpu_order.h"
 #include "engine/schedule/job/planned_program.h"
 #include "launcher/command.h"
 #include "launcher/job/rank_job.h"
@@ -60,7 +59,7 @@ class VerifiedJob : public RankJob {
          .in_order = in_order,
          .joined = std::ranges::max(plan.joined()) > 1,
          .device = plan.device,
-         .unordered = plan.device == "cuda" ? AddedInAnyOrder(job.layers) : "",
+         .unordered = plan.unordered,
          .rounding = RoundingOf(job.precision.compute)}));
   }
 

@@ -22,7 +22,7 @@ struct PlannedRun {
   bool in_order = true;
   bool joined = false;            ///< weight gradients of several micro-batches are one product
   std::string device = "cpu";     ///< Plan::device
-  std::string unordered = {};     ///< on a GPU AddedInAnyOrder()
+  std::string unordered = {};     ///< Plan::unordered
   std::string rounding = "1e-6";  ///< the share by which sums in another order may differ
 };
 

@@ -246,6 +246,15 @@ bool MayDraw(const LayerSpec& spec) {
   return own || std::ranges::any_of(OwnChildren(spec), MayDraw);
 }
 
+std::string_view UnorderedOnGpu(const LayerSpec& spec) {
+  const LayerType* const type = spec.scripted ? nullptr : &TypeOf(spec);
+  if (type && type->unordered_on_gpu && type->unordered_on_gpu(spec)) return type->name;
+  for (const LayerSpec& child : OwnChildren(spec)) {
+    if (const std::string_view inside = UnorderedOnGpu(child); !inside.empty()) return inside;
+  }
+  return "";
+}
+
 bool HasMaxNorm(const LayerSpec& spec) {
   const bool is_own = spec.type.starts_with("Embedding") && !spec.scripted;
   return (is_own && !spec.args["max_norm"].is_null()) ||

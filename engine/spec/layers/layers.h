@@ -69,6 +69,8 @@ struct LayerType {
 
   /// See MayDraw(). Empty = where its argument `dropout` is above 0.
   std::function<bool(const LayerSpec&)> draws = {};
+  /// See UnorderedOnGpu(). Empty = its gradient has one order.
+  std::function<bool(const LayerSpec&)> unordered_on_gpu = {};
 
   // While texts are written, token by token (engine/runtime/text):
   /// Elements of the keys and values that the layer keeps of each token, without those of layers
@@ -118,6 +120,12 @@ int64_t CountFrozen(const LayerSpec& spec);
 /// Whether the layer's forward in training may draw random numbers: its own, or that of a layer
 /// inside it. What a script computes may.
 bool MayDraw(const LayerSpec& spec);
+
+/// The type, the layer's or that of one inside it, whose gradient LibTorch 2.11 adds up on a GPU in
+/// the order in which blocks happen to end, so that two runs differ in the last bits; "" = none.
+/// Each was seen to differ within twelve passes on an H100, and no other of nn was. What a script
+/// computes is not looked at.
+std::string_view UnorderedOnGpu(const LayerSpec& spec);
 
 /// Whether the layer's forward in training writes to its parameter, or that of a layer inside it:
 /// an Embedding's with max_norm. Such a forward must not run again.

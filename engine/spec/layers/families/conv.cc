@@ -50,6 +50,18 @@ Padding PaddingOf(const LayerSpec& spec, size_t d, int64_t reach) {
   return {each, each};
 }
 
+/// Whether its own copy has elements of the border several times.
+bool RepeatsElements(const LayerSpec& spec) {
+  const std::string& mode = spec.args["padding_mode"].as_string();
+  if (mode != "reflect" && mode != "replicate") return false;
+  const Shape kernel = spec.Ints("kernel_size"), dilation = spec.Ints("dilation");
+  for (size_t d = 0; d < kernel.size(); ++d) {
+    const Padding padding = PaddingOf(spec, d, dilation[d] * (kernel[d] - 1));
+    if (padding.before > 0 || padding.after > 0) return true;
+  }
+  return false;
+}
+
 /// What the convolution itself takes: a copy with the padding that it cannot do. It pads with zeros
 /// only, and equally on both sides.
 Traced ApplyOuterPadding(LayerTape& tape, const LayerSpec& spec, const Traced& x) {
@@ -190,11 +202,13 @@ LayerType ConvolutionType(std::string name, int dims, const char* what, FieldTab
 
 LayerType Convolution(int dims) {
   ConvFields f = {dims};
-  return ConvolutionType(
+  LayerType type = ConvolutionType(
       Str("Conv", dims, "d"), dims, "convolution",
       {f.in, f.out, f.kernel, f.stride, f.padding.Or({"same", "valid"}), f.dilation, f.groups,
        f.bias, f.PaddingMode({"zeros", "reflect", "replicate", "circular"}), Device(), OwnDType()},
       Finish, Infer);
+  if (dims > 1) type.unordered_on_gpu = RepeatsElements;
+  return type;
 }
 
 LayerType TransposedConvolution(int dims) {

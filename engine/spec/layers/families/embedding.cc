@@ -162,6 +162,8 @@ std::vector<Traced> BagCost(LayerTape& tape, const LayerSpec& spec,
   return {y};
 }
 
+bool TakesMaxima(const LayerSpec& spec) { return spec.args["mode"] == Value("max"); }
+
 LayerType EmbeddingBag() {
   return {.name = "EmbeddingBag",
           .fields = {Field::Int("num_embeddings", "number of vectors").AtLeast(1),
@@ -181,7 +183,8 @@ LayerType EmbeddingBag() {
           .finish = FinishBag,
           .parameters = Parameters,
           .infer = InferBag,
-          .cost = BagCost};
+          .cost = BagCost,
+          .unordered_on_gpu = TakesMaxima};
 }
 
 }  // namespace

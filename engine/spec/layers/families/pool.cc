@@ -1,4 +1,5 @@
 // Declarations of the pools, over the last dims of an input that may lack the channels.
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -87,6 +88,14 @@ std::vector<Traced> AdaptiveAvgPoolCost(LayerTape& tape, const LayerSpec& spec,
   return {ApplyAdaptiveMean(tape, inputs[0], outputs[0], dims)};
 }
 
+/// Whether some element is in several windows.
+bool SharesElements(const LayerSpec& spec) {
+  if (!spec.args.Has("output_size")) return spec.args["stride"] != spec.args["kernel_size"];
+  // One window of everything shares none.
+  return std::ranges::any_of(spec.args["output_size"].as_list(),
+                             [](const Value& size) { return size != Value(1); });
+}
+
 LayerType Pool(const std::string& name, size_t dims, FieldTable fields, std::string help,
                UnaryRule infer, CostRule cost) {
   return {.name = Str(name, dims, "d"),
@@ -165,6 +174,10 @@ std::vector<LayerType> PoolingTypes() {
     types.push_back(AdaptivePool("AdaptiveAvgPool", dims, "means", {}, AdaptiveAvgPoolCost));
     types.push_back(
         AdaptivePool("AdaptiveMaxPool", dims, "maxima", {ReturnIndices()}, MaxPoolCost));
+  }
+  for (LayerType& type : types) {
+    const bool has_atomics = type.name.ends_with("3d") || type.name == "AdaptiveMaxPool2d";
+    if (has_atomics) type.unordered_on_gpu = SharesElements;
   }
   return types;
 }

@@ -78,12 +78,15 @@ LayerType Padding(const PaddingKind& kind, int dims) {
     fields.push_back(Field::Number("value", "what the padding holds"));
   }
   const auto& names = Spatial(static_cast<size_t>(dims));
-  const bool keeps = !kind.takes_all && kind.name != std::string_view("CircularPad");
-  return OneCall(
+  // The others are made of copies.
+  const bool has_kernel = !kind.takes_all && kind.name != std::string_view("CircularPad");
+  LayerType type = OneCall(
       Str(kind.name, dims, "d"), std::move(fields), kind.help,
       Str("(..., ", names.letters, ") -> (..., ", names.primed, ")"),
       [&kind](const LayerSpec& spec, const TensorSpec& x) { return InferPadding(kind, spec, x); },
-      keeps ? Keeps::kInput : Keeps::kNothing);
+      has_kernel ? Keeps::kInput : Keeps::kNothing);
+  if (has_kernel && dims > 1) type.unordered_on_gpu = Always;
+  return type;
 }
 
 // ---- Upsample
@@ -185,6 +188,9 @@ LayerType Upsample() {
       "images of another size", "(N, C, ...) -> (N, C, sizes)", InferUpsample);
   type.finish = FinishUpsample;
   type.cost = UpsampleCost;
+  type.unordered_on_gpu = [](const LayerSpec& spec) {
+    return !spec.args["mode"].as_string().starts_with("nearest");
+  };
   return type;
 }
 
