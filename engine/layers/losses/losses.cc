@@ -3,6 +3,7 @@
 
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/binary_cross_entropy.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cosine_embedding_loss.h>
@@ -345,9 +346,18 @@ LossValue GaussianNll(const Tensors& output, const Tensors& target, const Args& 
   return {loss.sum(), static_cast<double>(loss.numel())};
 }
 
+/// Those within each row's length; a list has no others.
+at::Tensor LabelsWithin(const at::Tensor& labels, const at::Tensor& lengths) {
+  if (labels.dim() == 1) return labels;
+  const at::Tensor ends = lengths.to(labels.device()).unsqueeze(1);
+  return labels.masked_select(at::arange(labels.size(1), ends.options()).lt(ends));
+}
+
 /// Graves et al., 2006. For a mean, the loss of a sample is divided by the number of its labels.
 LossValue Ctc(const Tensors& output, const Tensors& target, const Args& args) {
   const at::Tensor input_lengths = target.at(1).to(at::kLong), lengths = target.at(2).to(at::kLong);
+  // ATen takes them as places in memory without a look.
+  RequireIndices(LabelsWithin(target.at(0), lengths), output.at(0).size(2), "label", "classes");
   const at::Tensor losses =
       at::ctc_loss(output.at(0), target.at(0), input_lengths, lengths, args["blank"].as_int(),
                    at::Reduction::None, args["zero_infinity"].as_bool());

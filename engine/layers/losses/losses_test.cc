@@ -262,6 +262,10 @@ TEST(GaussianNLLLoss, IsItsFormula) {
   EXPECT_THROW(small->Compute({zeros, zeros.sub(1)}, {zeros}), ConfigError);
 }
 
+std::string ErrorOf(const std::string& type, const Tensors& outputs, const Tensors& targets) {
+  return ConfigErrorOf([&] { Build(type)->Compute(outputs, targets); });
+}
+
 TEST(CTCLoss, IsPyTorchs) {
   const at::Tensor output = at::log_softmax(Scores({9, 5, 4}), 2);
   const at::Tensor labels = Labels({5, 3}, 3).add(1);
@@ -275,6 +279,24 @@ TEST(CTCLoss, IsPyTorchs) {
     ExpectEqualOfSeveral(*Build("CTCLoss", {{"reduction", reduction}}), {output}, {1},
                          {labels, input_lengths, lengths}, theirs);
   }
+}
+
+TEST(CTCLoss, RefusesLabelsWithoutAClass) {
+  const at::Tensor output = at::log_softmax(Scores({9, 2, 4}), 2);
+  const at::Tensor input_lengths = at::tensor({9, 9}, at::kLong);
+  const at::Tensor lengths = at::tensor({2, 1}, at::kLong);
+  const auto error = [&](const at::Tensor& labels) {
+    return ErrorOf("CTCLoss", {output}, {labels, input_lengths, lengths});
+  };
+  const auto rows = [](int64_t a, int64_t b, int64_t c, int64_t d) {
+    return at::tensor({a, b, c, d}, at::kLong).view({2, 2});
+  };
+  EXPECT_EQ(error(rows(1, 2, 3, 99)), "no error") << "99 is behind its row's length";
+  EXPECT_THAT(error(rows(1, 4, 3, 0)), ::testing::HasSubstr("expected a label from 0 to 3, got 4"));
+  EXPECT_THAT(error(rows(1, 2, -1, 0)),
+              ::testing::HasSubstr("expected a label from 0 to 3, got -1"));
+  EXPECT_THAT(error(at::tensor({1, 2, 9}, at::kLong)),
+              ::testing::HasSubstr("got 9 (there are 4 classes)"));
 }
 
 TEST(TripletMarginLoss, IsPyTorchsAndNeedsNoTarget) {
@@ -353,10 +375,6 @@ TEST(CountHits, IgnoresWhatTheLossIgnores) {
   const Hits hits = loss->CountHits({scores}, {at::tensor({1, 0, 1}, at::kLong)});
   EXPECT_EQ(hits.correct, 2);
   EXPECT_EQ(hits.counted, 2);
-}
-
-std::string ErrorOf(const std::string& type, const Tensors& outputs, const Tensors& targets) {
-  return ConfigErrorOf([&] { Build(type)->Compute(outputs, targets); });
 }
 
 TEST(Losses, WrongTargetsAreTheUsersErrors) {
