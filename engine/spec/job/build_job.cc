@@ -171,26 +171,28 @@ std::optional<TensorSpec> SampleOf(const DataSpec& data) {
   return inputs.size() == 1 ? std::optional(inputs[0]) : std::nullopt;
 }
 
+/// The source data.`name` of the script with what flags give over it.
+Value SourceOf(const JobKeys& keys, const char* name) {
+  const Value source = DataTable(keys, keys.script("data"))[name];
+  const Value table = DataTable(keys, keys.override_of("data"));
+  const Value& over = table[name];
+  if (table.Has(name) && IsNone(over)) return {};
+  if (over.is_map() && !over.Has("source")) {
+    if (!source.is_map()) keys.Refuse(Str("data.", name, " is no source that has options"));
+    return Merged(source, over);
+  }
+  return over.is_null() ? source : over;
+}
+
 /// `train`: of data.test the training's, whose samples tell how images are read (--input).
 DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input,
                   const ExamineData& examine, const DataSpec& train = {}) {
-  Value source = DataTable(keys, keys.script("data"))[name];
-  const Value table = DataTable(keys, keys.override_of("data"));
-  const Value& over = table[name];
-  if (table.Has(name) && IsNone(over)) {
-    source = Value();
-  } else if (over.is_map() && !over.Has("source")) {
-    if (!source.is_map()) keys.Refuse(Str("data.", name, " is no source that has options"));
-    source = Merged(source, over);
-  } else if (!over.is_null()) {
-    source = over;
-  }
-  const Value& given = table["input"];
+  Value source = SourceOf(keys, name);
+  const Value given = DataTable(keys, keys.override_of("data"))["input"];
   if (std::string_view(name) == "test" && !given.is_null()) {
-    const Value data = DataTable(keys, keys.script("data"));
     const std::optional<TensorSpec> sample = input ? std::optional(*input) : SampleOf(train);
-    source = ReadingInput(source.is_map() ? source : data["train"], given.as_string(), keys.where(),
-                          sample ? &*sample : nullptr);
+    source = ReadingInput(source.is_map() ? source : SourceOf(keys, "train"), given.as_string(),
+                          keys.where(), sample ? &*sample : nullptr);
   }
   DataSpec spec = ParseDataSpec(source, input, keys.where(), examine);
   ReadLoading(keys, spec);
