@@ -380,6 +380,16 @@ TEST_F(SaveTest, AFolderWithSavesIsNotTakenBySurprise) {
                     HasSubstr("--resume")));
 }
 
+TEST_F(SaveTest, ASaveFromElsewhereDoesNotTakeOverAFolder) {
+  SaveAfter(2, 2);
+  const std::string elsewhere = dir() + "_elsewhere";
+  std::filesystem::remove_all(elsewhere);
+  std::filesystem::copy(dir(), elsewhere, std::filesystem::copy_options::recursive);
+  EXPECT_THAT(ErrorOfStart({{"save", SaveKey()}, {"resume", elsewhere}}),
+              HasSubstr("there are saves in " + dir() + " already"));
+  EXPECT_EQ(ErrorOfStart({{"save", SaveKey()}, {"resume", dir() + "/"}}), "no error");
+}
+
 TEST_F(SaveTest, TwoTrainingsDoNotShareAFolder) {
   const auto first = Start(MakeJob(Keys(1, {{"save", SaveKey()}})), script_);
   EXPECT_THAT(ErrorOfStart({{"save", SaveKey()}}), HasSubstr("another training saves to"));
