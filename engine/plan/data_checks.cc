@@ -132,11 +132,26 @@ void CheckMetrics(const Job& job, const LayerSpec& loss, const std::string& wher
   }
 }
 
+/// Metrics of numbers, which stand at the targets' places.
+void CheckNumberMetrics(const Job& job, const std::string& where, const TensorSpecs& output,
+                        const TensorSpecs& target) {
+  if (job.test_data.kind.empty() || target.empty() || output.empty()) return;
+  if (output[0].elements() == target[0].elements()) return;
+  for (const MetricSpec& metric : job.eval.metrics) {
+    const bool is_of_numbers = metric.name == "r2" || metric.name == "mae";
+    if (!is_of_numbers || metric.function.id >= 0) continue;
+    throw ConfigError(Str(Place(where), "eval.metrics: ", metric.name,
+                          " needs a target for each element of the output; the output is ",
+                          output[0].ToString(), ", the target ", target[0].ToString()));
+  }
+}
+
 /// The loss of this output and target.
 void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where,
                  const TensorSpecs& output, const TensorSpecs& target, Script* script) {
   if (loss.type.empty()) return;
   CheckMetrics(job, loss, where, target);
+  CheckNumberMetrics(job, where, output, target);
   if (loss.scripted) {
     if (script != nullptr) script->TryLoss(loss, output, target);
     return;

@@ -333,11 +333,12 @@ TEST(MakePlan, ChoosesDeviceAndTransport) {
 }
 
 TEST(MakePlan, NamesLayersThatAGpuAddsUpInAnyOrder) {
-  const auto notices = [](const LayerSpec& layer, int gpus = 1) {
+  const auto notices = [](const LayerSpec& layer, int gpus = 1, bool in_parts = false) {
     Job job = LinearJob(1, 1);
     job.layers.push_back(layer);
     job.input = {};
     job.device = gpus > 0 ? "cuda" : "cpu";
+    if (in_parts) job.layers = InParts(job.layers, [](int) { return true; });
     return Join(MakePlan(job, {.gpus = gpus}, nullptr).notices, "\n");
   };
   const auto make = [](const char* type, const Value::List& positional = {},
@@ -349,6 +350,9 @@ TEST(MakePlan, NamesLayersThatAGpuAddsUpInAnyOrder) {
             "gradients of layer 1 Upsample are added up in any order on a GPU: runs differ in the "
             "last bits");
   EXPECT_EQ(notices(linear, 0), "");
+  const LayerSpec twice = MakeLayer("Sequential", {}, {}, {linear, linear}, "");
+  EXPECT_EQ(notices(twice), notices(linear));
+  EXPECT_EQ(notices(twice, 1, true), notices(linear)) << "once, although it is in two parts";
   EXPECT_EQ(notices(make("Upsample", {}, {{"scale_factor", 2}})), "");
 
   const Value::Map reflects = {{"padding", 1}, {"padding_mode", "reflect"}};
@@ -359,10 +363,11 @@ TEST(MakePlan, NamesLayersThatAGpuAddsUpInAnyOrder) {
                                  make("EmbeddingBag", {9, 4}, {{"mode", "max"}})}) {
     EXPECT_THAT(notices(layer), HasSubstr("in any order")) << layer.ToString();
   }
+  const Value::Map pads_nothing = {{"padding_mode", "reflect"}};
   for (const LayerSpec& layer :
-       {make("Conv2d", {3, 4, 3}, {{"padding", 1}}), make("ReflectionPad1d", {1}),
-        make("MaxPool3d", {3}), make("AvgPool2d", {3, 2}), make("AdaptiveAvgPool3d", {1}),
-        make("EmbeddingBag", {9, 4})}) {
+       {make("Conv2d", {3, 4, 3}, {{"padding", 1}}), make("Conv2d", {3, 4, 3}, pads_nothing),
+        make("ReflectionPad1d", {1}), make("MaxPool3d", {3}), make("AvgPool2d", {3, 2}),
+        make("AdaptiveAvgPool3d", {1}), make("EmbeddingBag", {9, 4})}) {
     EXPECT_EQ(notices(layer), "") << layer.ToString();
   }
 }
@@ -452,6 +457,13 @@ TEST(MakePlan, RefusesMetricsOfWhatIsRightWhereNothingTells) {
                               "right by MSELoss() is not known")));
   }
   EXPECT_EQ(ErrorOf(FilesJob(numbers, "MSELoss", {"r2", "mae"})), "no error");
+  const DataFacts labels = {8, {{{8}, DType::kFloat32}}, {{{}, DType::kInt64}}, 8};
+  for (const char* name : {"r2", "mae"}) {
+    EXPECT_THAT(
+        ErrorOf(FilesJob(labels, "CrossEntropyLoss", {name})),
+        HasSubstr(Str("net.lua:9: eval.metrics: ", name, " needs a target for each element ",
+                      "of the output; the output is float32 (4, 8), the target int64 (4,)")));
+  }
   for (const char* loss : {"BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss"}) {
     EXPECT_EQ(ErrorOf(FilesJob(numbers, loss, {"accuracy", "f1"})), "no error") << loss;
   }

@@ -58,7 +58,9 @@ Classes ClassesOf(const LayerSpec& loss, const T& output, const T& target) {
   const Value* ignored = loss.args.Find("ignore_index");
   const T labels = target.flatten().to(at::kLong);
   const T counted = labels.ne(ignored ? ignored->as_int() : kNoLabel).nonzero().flatten();
-  return {scores.index_select(0, counted), labels.index_select(0, counted)};
+  const Classes classes = {scores.index_select(0, counted), labels.index_select(0, counted)};
+  RequireIndices(classes.labels, scores.size(1), "label", "classes");
+  return classes;
 }
 
 Sums Top(const Classes& of, int64_t count) {

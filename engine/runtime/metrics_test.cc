@@ -2,11 +2,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <thread>
 
+#include "engine/base/testing.h"
+#include "engine/base/text.h"
 #include "engine/comm/transports/thread_transport.h"
 #include "engine/runtime/testing_job.h"
 
@@ -82,6 +85,21 @@ TEST(Metrics, OfClassesAreThoseOfAllSamples) {
   for (const int rows : {1, 5, 12}) {
     for (const int replicas : {1, 2, 3}) {
       EXPECT_EQ(Of(job, Scores, Labels, rows, replicas), one) << rows << " " << replicas;
+    }
+  }
+}
+
+TEST(Metrics, ALabelWithoutAClassIsRefused) {
+  testing::FakeScript script;
+  for (const char* metric : {"confusion", "f1", "top5"}) {
+    const Job job = Asked("CrossEntropyLoss", {metric});
+    Metrics metrics(job, job.loss, script);
+    metrics.BeginRun(0);
+    for (const int wrong : {3, -1}) {
+      const Tensors labels = {Labels(0, 4)[0].fill_(wrong)};
+      EXPECT_THAT(ConfigErrorOf([&] { metrics.Read(0, Scores(0, 4), labels); }),
+                  ::testing::HasSubstr(Str("expected a label from 0 to 2, got ", wrong)))
+          << metric;
     }
   }
 }

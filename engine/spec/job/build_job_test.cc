@@ -553,6 +553,10 @@ TEST(Eval, MetricsHaveNamesOrFunctions) {
   EXPECT_THAT(BuildError(metrics(Value::List{"top6"})), HasSubstr("did you mean \"top5\"?"));
   EXPECT_THAT(BuildError(metrics(MapOf({{"mine", 3}}))),
               HasSubstr("eval.metrics.mine expects a function(output, target); got"));
+  for (const char* own : {"loss", "accuracy", "samples", "parts"}) {
+    EXPECT_THAT(BuildError(metrics(MapOf({{own, Function("net.lua:5")}}))),
+                HasSubstr(Str("an evaluation has a number \"", own, "\" of its own")));
+  }
   RawJob raw = SmallJob();
   raw.keys = MapOf({{"eval", MapOf({{"metrics", Value::List{"perplexity"}}})}});
   EXPECT_EQ(BuildJob(raw, {}).eval.metrics.size(), 1U);
@@ -1138,6 +1142,9 @@ TEST(JobOverrides, AnInputIsReadAsTheJobsDataIs) {
     EXPECT_EQ(read["like"], Value("train.csv"));
     EXPECT_EQ(read["target"], Value("price"));
   }
+  const Value flagged = options({{"data", MapOf({{"train", train}})}},
+                                {{"data.input", "new.csv"}, {"data.train.missing", "mean"}});
+  EXPECT_EQ(flagged["missing"], Value("mean")) << "flags of the training's source count, too";
   const Value both = options({{"data", MapOf({{"train", train}, {"test", test}})}}, input);
   EXPECT_EQ(both["like"], Value("test.csv"));
   EXPECT_EQ(both["target"], Value("rent"));

@@ -24,6 +24,11 @@ std::vector<MetricSpec> ReadMetrics(const JobKeys& keys, const Value& given) {
     metrics.push_back({name.as_string()});
   }
   for (const auto& [name, function] : call.named) {
+    for (const char* own : {"loss", "accuracy", "samples", "parts"}) {
+      if (name != own) continue;
+      keys.Refuse(Str("eval.metrics: an evaluation has a number \"", name,
+                      "\" of its own; give the ", "function another name"));
+    }
     if (!function.is_function()) {
       keys.Refuse(Str("eval.metrics.", name, " expects a function(output, target); got ",
                       function.Describe()));
