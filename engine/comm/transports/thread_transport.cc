@@ -134,6 +134,12 @@ class ThreadSendLink : public SendLink {
   Pipe& pipe_;
 };
 
+std::string TextOf(const TensorSpecs& specs) {
+  std::vector<std::string> texts;
+  for (const TensorSpec& spec : specs) texts.push_back(spec.ToString());
+  return Join(texts, " and ");
+}
+
 class ThreadRecvLink : public RecvLink {
  public:
   explicit ThreadRecvLink(Pipe& pipe) : pipe_(pipe) {}
@@ -148,8 +154,11 @@ class ThreadRecvLink : public RecvLink {
       return true;
     });
     Tensors tensors = message.Take();
-    STRATA_CHECK(Fits(tensors, posted_.front()))
-        << "rank " << pipe_.spec.from << " sent another shape than was posted";
+    // The engine's own messages fit; a script's may not (strata.comm).
+    if (!Fits(tensors, posted_.front())) {
+      throw WorldError(Str("rank ", pipe_.spec.from, " sent ", TextOf(SpecsOf(tensors)),
+                           " where rank ", pipe_.spec.to, " expected ", TextOf(posted_.front())));
+    }
     posted_.pop_front();
     return tensors;
   }
