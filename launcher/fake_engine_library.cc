@@ -64,6 +64,7 @@ class FakeEngine : public Engine {
   const StartReport& start() const override { return start_; }
   SaveReport Save() override { return {.step = step_, .path = job_.save.dir}; }
   SaveReport FinishSave() override { return Save(); }
+  std::optional<SaveReport> WaitForSave() override { return std::nullopt; }
   SaveReport SaveBest() override { return Save(); }
   RecutReport Recut(const std::vector<int>& cuts) override { return {.step = step_, .cuts = cuts}; }
   void RequestStop() override { stop_ = true; }

@@ -281,6 +281,8 @@ SaveReport RankEngine::FinishSave() {
   return *std::move(report);
 }
 
+std::optional<SaveReport> RankEngine::WaitForSave() { return parts().saves.Wait(); }
+
 SaveReport RankEngine::SaveBest() { return parts().saves.SaveBest(step_, skipped_); }
 
 SaveReport RankEngine::Save() { return parts().saves.SaveNow(step_, skipped_); }

@@ -64,6 +64,7 @@ class RankEngine : public Engine {
   const StartReport& start() const override { return start_; }
   SaveReport Save() override;
   SaveReport FinishSave() override;
+  std::optional<SaveReport> WaitForSave() override;
   SaveReport SaveBest() override;
   RecutReport Recut(const std::vector<int>& cuts) override;
   void RequestStop() override { services_.requests->stop = true; }

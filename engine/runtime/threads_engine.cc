@@ -88,6 +88,11 @@ class Crew : public std::enable_shared_from_this<Crew> {
     AwaitAll();
   }
 
+  bool has_failed() {
+    const std::lock_guard lock(mutex_);
+    return cause_ != nullptr;
+  }
+
   void OnHang(const std::string& report) {
     {
       const std::lock_guard lock(mutex_);
@@ -279,6 +284,10 @@ class ThreadsEngine : public Engine {
   const StartReport& start() const override { return start_; }
   SaveReport Save() override { return OnAll(*crew_, &RankEngine::Save); }
   SaveReport FinishSave() override { return OnAll(*crew_, &RankEngine::FinishSave); }
+  std::optional<SaveReport> WaitForSave() override {
+    if (crew_->has_failed()) return std::nullopt;
+    return OnAll(*crew_, &RankEngine::WaitForSave);
+  }
   SaveReport SaveBest() override { return OnAll(*crew_, &RankEngine::SaveBest); }
   RecutReport Recut(const std::vector<int>& cuts) override {
     return OnAll(*crew_, &RankEngine::Recut, std::cref(cuts));

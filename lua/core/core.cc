@@ -133,7 +133,7 @@ int RunProtected(lua_State* L) {
   } catch (const std::bad_alloc&) {
     run.error = std::make_exception_ptr(ConfigError(OutOfMemory(State::Core::Of(L))));
   } catch (const std::exception& error) {  // Not (...), which would take Lua's errors too.
-    run.error = std::make_exception_ptr(ConfigError(error.what()));
+    run.error = std::make_exception_ptr(ConfigError(ForeignText(error.what())));
   }
   return 0;
 }

@@ -94,6 +94,16 @@ TEST_F(EngineTest, WritesTheTraceOfATraining) {
               HasSubstr("job:start{...} writes no trace: job:train{...} does"));
 }
 
+TEST_F(EngineTest, WhatOnlyTheLauncherShowsIsTold) {
+  for (const char* method : {"train", "start"}) {
+    testing::internal::CaptureStderr();
+    Show(Str("job():", method, "{log = \"run.jsonl\", comm_log = true}"));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                AllOf(HasSubstr(Str("job:", method, "{...} writes no log: `strata train` does")),
+                      HasSubstr(Str("job:", method, "{...} shows no comm_log"))));
+  }
+}
+
 TEST_F(EngineTest, CompletesOperators) {
   EXPECT_THAT(state().Complete("F.log_soft").candidates, testing::ElementsAre("log_softmax"));
   EXPECT_THAT(state().Complete("y = F.te").candidates, testing::Contains("tensor"));
@@ -179,6 +189,8 @@ TEST_F(EngineTest, ErrorsHaveNoCxxText) {
                                   Not(HasSubstr("Exception raised"))))
         << text;
   }
+  EXPECT_THAT(Fail("job():start{}:predict(F.ones{2, 4}:to_sparse())"),
+              AllOf(Not(""), Not(HasSubstr("Exception raised"))));
 }
 
 TEST_F(EngineTest, MemoryThatIsNotThereIsTheWorldsFault) {
@@ -304,6 +316,8 @@ TEST_F(EngineTest, AFailingLayerEndsTheTrainingOnly) {
 TEST_F(EngineTest, TrainingNeedsWhatItNeeds) {
   EXPECT_THAT(Fail("strata.job{layers = {nn.Linear{4, 2}}, input = {shape = {4}}}:train{}"),
               Not(""));
+  EXPECT_THAT(Fail("strata.job{layers = {nn.Linear{4, 2}}, input = {shape = {4}}}:start{}"),
+              HasSubstr("needs a loss to train: loss = nn.CrossEntropyLoss{}"));
   EXPECT_THAT(Fail("job():train{transport = 'gloo'}"), HasSubstr("transport must be \"threads\""));
   EXPECT_THAT(Fail("job():train{setps = 3}"), HasSubstr("steps"));
   EXPECT_THAT(Fail("job():train{pipe = 6}"), HasSubstr("layers"));
@@ -525,6 +539,8 @@ TEST_F(EngineTest, AScriptOfItsOwnMeetsOthersFirst) {
   EXPECT_EQ(Show("strata.comm.init{}.world_size"), "1");
   EXPECT_EQ(Show("strata.comm.init{rank = 7, world_size = 9}.rank"), "0");  // gives the first
   EXPECT_EQ(Show("strata.comm.all_reduce(F.ones{2}):tolist()"), "{1, 1}");
+  EXPECT_THAT(Fail("strata.comm.all_reduce(F.ones{2}:to_sparse())"),
+              Not(HasSubstr("Exception raised")));
   EXPECT_EQ(Show("strata.comm.reduce_scatter(F.ones{2}, {async = true}):wait(0):tolist()"),
             "{1, 1}");
 }

@@ -667,6 +667,9 @@ plain, other = job{nn.Linear{4, 4, init = function(layer) nn.init.constant_(laye
 )");
   EXPECT_EQ(Show("out[1]:tolist()[1][1]"), "8");
   EXPECT_EQ(Show("other[1]:tolist()[1][1]"), "9");
+  EXPECT_THAT(
+      Fail("job{nn.Linear{4, 4, init = function(l) l.bias:requires_grad_(false) end}}:start{}"),
+      HasSubstr("init cannot freeze bias; a job's freeze = \"parameters:REGEX\" names"));
 }
 
 TEST_F(OwnLayersTest, SeveralInputsAndOutputsPassThrough) {

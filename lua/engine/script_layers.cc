@@ -79,6 +79,17 @@ Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors
   return outputs;
 }
 
+/// Throws where `function` has said of a parameter that it does not learn. The stage would not hear
+/// of it.
+void CheckLearning(const LayerSpec& spec, const char* function,
+                   const std::vector<Parameter>& parameters) {
+  for (const Parameter& parameter : parameters) {
+    if (parameter.value.requires_grad() || parameter.frozen) continue;
+    throw ConfigError(Str(spec.ToString(), ": ", function, " cannot freeze ", parameter.name,
+                          "; a job's freeze = \"parameters:REGEX\" names what does not learn"));
+  }
+}
+
 /// function(x, ...) -> y, ...
 class FunctionLayer : public Layer {
  public:
@@ -360,11 +371,7 @@ class OwnLayer : public SelfLayer {
     }
     lua_pushvalue(L, -2);
     CallNested(L, 1, 0);
-    for (const Parameter& parameter : parameters_) {
-      if (parameter.value.requires_grad() || parameter.frozen) continue;
-      throw ConfigError(Str(spec_.ToString(), ": reset cannot freeze ", parameter.name,
-                            "; a job's freeze = \"parameters:REGEX\" names what does not learn"));
-    }
+    CheckLearning(spec_, "reset", parameters_);
   }
 
   const CurrentPass pass_ = std::make_shared<const Pass*>(nullptr);
@@ -381,6 +388,7 @@ void RunInitOf(State& state, const LayerSpec& spec, Layer& layer) {
     PushObject(L, kept.list.front());
     CallProtected(L, 1, 0);
   });
+  CheckLearning(spec, "init", layer.parameters());
 }
 
 }  // namespace

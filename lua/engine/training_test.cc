@@ -1,4 +1,7 @@
 // What a script's layers and losses know of the run that they are in.
+#include <filesystem>
+#include <fstream>
+
 #include "engine/base/text.h"
 #include "lua/host/engine_api.h"
 #include "lua/testing.h"
@@ -205,8 +208,58 @@ plain = {layers = {nn.Linear{4, 2}}, loss = nn.CrossEntropyLoss{}, steps = 2, gr
 job(plain):train{}
 )");
   EXPECT_EQ(Show("heard"), R"({"step 0 table", "step 1 table"})");
+  testing::internal::CaptureStderr();
+  Show("job(plain):start{}");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("job:start{...} calls no callbacks: job:train{...} does"));
   Show("plain.callbacks = {on_step = function(s) error('enough of ' .. s.step) end}");
   EXPECT_THAT(Fail("job(plain):train{}"), HasSubstr("enough of 0"));
+}
+
+// Saves.
+
+constexpr char kSaves[] = R"(
+function begin(dir, save)
+  local samples = strata.dataset{length = 8, get = function(i) return F.ones{4} * i, F.tensor(i % 2) end}
+  save.dir = dir
+  return job{layers = {nn.Linear{4, 2}}, loss = nn.CrossEntropyLoss{}, data = {train = samples, test = samples},
+             save = save}:start{pipe = 1}
+end
+function train(e, steps) for _ = 1, steps do e:train_batch() end end
+)";
+
+TEST_F(TrainingTest, AnEngineThatEndsFinishesItsSave) {
+  const ScriptFolder folder;
+  const std::string dir = folder.path().string();
+  Show(kSaves);
+  Show(Str("e = begin('", dir, "/closed', {every = 1}); train(e, 3); e:close()"));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/closed/step-00000003"));
+  Show(Str("e = begin('", dir, "/left', {every = 1}); train(e, 3)"));
+  state_.reset();
+  EXPECT_TRUE(std::filesystem::exists(dir + "/left/step-00000003"));
+}
+
+TEST_F(TrainingTest, AnEngineTellsOfSavesThatFail) {
+  const ScriptFolder folder;
+  const std::string dir = folder.path().string() + "/run";
+  Show(kSaves);
+  Show(Str("e = begin('", dir, "', {every = 1})"));
+  std::filesystem::remove_all(dir);
+  std::ofstream(dir) << "no folder";
+  testing::internal::CaptureStderr();
+  Show("train(e, 2)");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("step 1 was not saved: "));
+  EXPECT_EQ(Show("ok, why = pcall(e.close, e); return ok"), "false");
+  EXPECT_THAT(Show("why"), HasSubstr("the save of step 2 failed: "));
+  EXPECT_THAT(Show("e"), HasSubstr("closed"));
+}
+
+TEST_F(TrainingTest, AnEngineKeepsItsBestSave) {
+  const ScriptFolder folder;
+  const std::string dir = folder.path().string() + "/run";
+  Show(kSaves);
+  Show(Str("e = begin('", dir, "', {best = 'test.loss'}); train(e, 1); e:evaluate()"));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/best/step-00000001"));
 }
 
 // Steps that are not finite.

@@ -62,7 +62,8 @@ TEST_F(EngineApiTest, ThreadsPollForAShortTimeUnlessTheUserSaysHowLong) {
 
 TEST_F(EngineApiTest, AScriptWithoutAnEngineStillPlans) {
   Show(
-      "net = strata.job{layers = {nn.Linear{4, 2}}, input = {shape = {4}}, "
+      "net = strata.job{layers = {nn.Linear{4, 2}}, loss = nn.CrossEntropyLoss{}, "
+      "input = {shape = {4}}, "
       "batch = {micro_batches = 1, micro_batch_size = 1}}");
   EXPECT_EQ(Show("net:plan{}.bounds"), "{0, 1}");
   for (const char* text : {"F.relu", "F.arange(3)", "net:start{}"}) {

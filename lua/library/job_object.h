@@ -30,9 +30,13 @@ struct PlanObject {
 
 /// What job:start{...} gives.
 struct EngineObject {
+  /// Finishes the save that is being written, with a warning where it fails.
+  ~EngineObject();
+
   std::unique_ptr<Engine> engine;  ///< null once closed
   Job job;
   Plan plan;
+  bool has_failed = false;  ///< the last step did: the engine can only be closed
 };
 
 template <>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <thread>
 #include <utility>
 
@@ -130,16 +131,19 @@ void Tell(const StepResult& step) {
   STRATA_LOG(kWarning) << step.nonfinite->report;
 }
 
+/// One that failed ends nothing.
+void Tell(const SaveReport& report) {
+  if (report.error.empty()) return;
+  STRATA_LOG(kWarning) << "step " << report.step << " was not saved: " << report.error;
+}
+
 /// The list that job:train{...} gives.
 class StepList : public TrainObserver {
  public:
   void OnStep(const StepResult& result) override { steps_.push_back(StepValue(result)); }
   void OnNonFinite(const std::string& report) override { STRATA_LOG(kWarning) << report; }
   void OnRecut(const RecutReport& report) override { STRATA_LOG(kWarning) << RecutText(report); }
-  void OnSave(const SaveReport& report) override {
-    if (report.error.empty()) return;
-    STRATA_LOG(kWarning) << "step " << report.step << " was not saved: " << report.error;
-  }
+  void OnSave(const SaveReport& report) override { Tell(report); }
   void OnEval(int64_t, const EvalResult& result, bool) override {
     if (!steps_.empty()) steps_.back().Set("test", EvalValue(result));
   }
@@ -172,6 +176,13 @@ Plan PlanCut(State& state, const EngineObject& self, const std::vector<int>& cut
   return RecutPlan(self.job, self.plan, cuts, nullptr, &state.script());
 }
 
+/// Waits for the save that is being written, which nothing follows.
+void FinishSave(EngineObject& self) {
+  const std::optional<SaveReport> report = self.engine->WaitForSave();
+  if (!report || report->error.empty()) return;
+  throw WorldError(Str("the save of step ", report->step, " failed: ", report->error));
+}
+
 /// e:train_batch([iterator]): one step; its mean loss.
 double TrainBatch(lua_State* L, EngineObject& self) {
   CheckOpen(self);
@@ -181,8 +192,11 @@ double TrainBatch(lua_State* L, EngineObject& self) {
   }
   StepResult result;
   RunEngine(State::Of(L), *self.engine, [&] {
+    self.has_failed = true;
     result = self.engine->TrainStep(batch.get());
-    if (result.owes_save) self.engine->FinishSave();
+    self.has_failed = false;
+    if (result.save) Tell(*result.save);
+    if (result.owes_save) Tell(self.engine->FinishSave());
   });
   if (result.recut) {
     STRATA_LOG(kWarning) << RecutText(*result.recut);
@@ -308,7 +322,10 @@ Pushed EvalBatch(lua_State* L, EngineObject& self) {
 Value Evaluate(lua_State* L, EngineObject& self) {
   CheckOpen(self);
   EvalResult result;
-  RunEngine(State::Of(L), *self.engine, [&] { result = self.engine->EvaluateTestData(); });
+  RunEngine(State::Of(L), *self.engine, [&] {
+    result = self.engine->EvaluateTestData();
+    if (result.is_best) Tell(self.engine->SaveBest());
+  });
   return EvalValue(result);
 }
 
@@ -351,8 +368,18 @@ std::string SaveEngine(lua_State* L, EngineObject& self) {
   return report.path;
 }
 
+/// e:close(): throws where the last save failed; closed it is in any case.
 void CloseEngine(lua_State* L, EngineObject& self) {
-  if (self.engine) Close(State::Of(L), std::move(self.engine));
+  if (!self.engine) return;
+  State& state = State::Of(L);
+  std::exception_ptr error;
+  try {
+    if (!self.has_failed) RunEngine(state, *self.engine, [&] { FinishSave(self); });
+  } catch (const std::exception&) {
+    error = std::current_exception();
+  }
+  Close(state, std::move(self.engine));
+  if (error) std::rethrow_exception(error);
 }
 
 std::string ShowEngine(const EngineObject& self) {
@@ -363,7 +390,41 @@ std::string ShowEngine(const EngineObject& self) {
 
 PlanObject EnginePlan(const EngineObject& self) { return {self.job, self.plan}; }
 
+/// What the job asks for and `method` has nobody to show to. It may be meant for `strata train`.
+void TellUnused(const Job& job, const char* method) {
+  if (!job.log.empty()) STRATA_LOG(kWarning) << method << " writes no log: `strata train` does";
+  if (job.comm_log) STRATA_LOG(kWarning) << method << " shows no comm_log: `strata train` does";
+}
+
+/// What an engine that is driven step by step cannot do.
+void CheckDriven(const Job& job) {
+  TellUnused(job, "job:start{...}");
+  if (!job.trace.empty()) {
+    throw ConfigError(
+        "job:start{...} writes no trace: job:train{...} does, or give trace=\"none\"");
+  }
+  const Callbacks& callbacks = job.callbacks;
+  const auto is_there = [](const FunctionRef& function) { return function.id >= 0; };
+  if (is_there(callbacks.on_step) || is_there(callbacks.on_eval) || is_there(callbacks.on_epoch)) {
+    STRATA_LOG(kWarning) << "job:start{...} calls no callbacks: job:train{...} does";
+  }
+  if (job.loss.type.empty()) {
+    throw ConfigError(Str("the job \"", job.name,
+                          "\" needs a loss to train: loss = nn.CrossEntropyLoss{} or another"));
+  }
+}
+
 }  // namespace
+
+EngineObject::~EngineObject() {
+  // Other processes need not come to the end of their scripts.
+  if (!engine || has_failed || plan.transport != "threads") return;
+  try {
+    FinishSave(*this);
+  } catch (const std::exception& error) {
+    STRATA_LOG(kWarning) << ForeignText(error.what());
+  }
+}
 
 const ObjectType& TypeOf<EngineObject>::Get() {
   static const ObjectType type{
@@ -406,6 +467,7 @@ Value JobTrain(lua_State* L, const JobObject& self) {
   State& state = State::Of(L);
   Job job = JobForThreads(L, self);
   CheckTrainable(job);
+  TellUnused(job, "job:train{...}");
   if (!job.trace.empty()) CheckWritable(job.trace);
   const auto started = Start(state, std::move(job));
   StepList steps;
@@ -422,10 +484,7 @@ Value JobTrain(lua_State* L, const JobObject& self) {
 /// job:start{...}: an engine to be driven step by step.
 std::shared_ptr<EngineObject> JobStart(lua_State* L, const JobObject& self) {
   Job job = JobForThreads(L, self);
-  if (!job.trace.empty()) {
-    throw ConfigError(
-        "job:start{...} writes no trace: job:train{...} does, or give trace=\"none\"");
-  }
+  CheckDriven(job);
   return Start(State::Of(L), std::move(job));
 }
 

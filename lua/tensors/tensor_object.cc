@@ -479,13 +479,7 @@ std::string DescribeTensor(const at::Tensor& tensor) {
 
 std::string ErrorText(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
-  for (const char* const end : {"\nException raised from", " Hint: enable anomaly detection"}) {
-    text.resize(std::min(text.size(), text.find(end)));
-  }
-  constexpr size_t kLongest = 600;
-  if (text.size() > kLongest) text = text.substr(0, kLongest) + " ...";
-  return std::string(Trim(text));
+  return ForeignText(c10_error ? c10_error->what_without_backtrace() : error.what());
 }
 
 }  // namespace strata::lua

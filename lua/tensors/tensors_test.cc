@@ -223,6 +223,13 @@ TEST_F(TensorsTest, ErrorsNameWhatIsWrong) {
                             "F.conv2d(F.ones{1}, F.ones{1})"}) {
     EXPECT_THAT(ErrorOf(wrong), AllOf(Not(HasSubstr("Exception raised")), Not(HasSubstr("c10::"))));
   }
+  Shown("meta = F.ones({1}, {device=\"meta\"})");
+  for (const char* wrong : {"meta:item()", "meta:tolist()", "print(meta)", "meta",
+                            "strata.tensors.save(\"f.npy\", F.ones{2}:to_sparse())"}) {
+    EXPECT_THAT(ErrorOf(wrong),
+                AllOf(Not(HasSubstr("no error")), Not(HasSubstr("Exception raised"))))
+        << wrong;
+  }
 }
 
 TEST_F(TensorsTest, ABooleanIsNoTensorOfThem) {

@@ -247,6 +247,9 @@ class Engine : public TextEngine {
   /// no room for a copy, so that the training waits. What is told of the step comes first then; the
   /// next TrainStep() makes the save where nobody did.
   virtual SaveReport FinishSave() = 0;
+  /// Waits for the save that is being written beside the training, and gives its report; none where
+  /// none is, or where an error has ended the threads that it needs.
+  virtual std::optional<SaveReport> WaitForSave() = 0;
   /// As Save(), into the folder of the best save, which keeps one. One that fails is no best: the
   /// next evaluation is compared with the one before. REQUIRES: job.save.best.
   virtual SaveReport SaveBest() = 0;

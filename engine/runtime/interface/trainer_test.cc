@@ -74,6 +74,7 @@ class FakeEngine : public Engine {
     calls.push_back(Str("finish save ", steps));
     return {.step = steps, .path = "runs/a"};
   }
+  std::optional<SaveReport> WaitForSave() override { return std::nullopt; }
   SaveReport SaveBest() override {
     calls.push_back(Str("save best ", steps));
     return {.step = steps, .path = "runs/a/best", .error = best_error};

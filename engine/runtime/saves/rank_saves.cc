@@ -2,6 +2,7 @@
 #include "engine/runtime/saves/rank_saves.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -20,6 +21,8 @@
 namespace strata {
 namespace {
 
+namespace fs = std::filesystem;
+
 const Doing kLoads = {-1, "LOAD"};
 const Doing kMoves = {-1, "MOVE_LAYERS"};
 const Doing kSaves = {-1, "SAVE"};
@@ -28,6 +31,14 @@ int64_t BytesOf(const std::vector<StateTensor>& state) {
   int64_t bytes = 0;
   for (const StateTensor& tensor : state) bytes += static_cast<int64_t>(tensor.memory.nbytes());
   return bytes;
+}
+
+/// Whether the training goes on with what lies in save.dir, whose saves it may replace.
+bool GoesOnThere(const Job& job) {
+  if (job.resume.empty() || job.resume == kLatestSave) return !job.resume.empty();
+  const auto resume = fs::weakly_canonical(job.resume);
+  const auto folder = fs::weakly_canonical(job.save.dir);
+  return std::ranges::mismatch(folder, resume).in1 == folder.end();
 }
 
 }  // namespace
@@ -41,10 +52,10 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
   const Job& job = context.job;
   const AtWork at_work(context.progress, kLoads);
   if (!job.save.dir.empty()) {
-    saver_.emplace(job.save, !job.resume.empty(), context.transport, context.progress);
+    saver_.emplace(job.save, GoesOnThere(job), context.transport, context.progress);
   }
   if (!job.save.best.monitor.empty()) {
-    best_.emplace(SaveSpec{.dir = BestFolder(job.save.dir), .keep = 1}, !job.resume.empty(),
+    best_.emplace(SaveSpec{.dir = BestFolder(job.save.dir), .keep = 1}, GoesOnThere(job),
                   context.transport, context.progress);
   }
   if (job.resume.empty() && job.weights.from.empty()) return;
@@ -135,6 +146,12 @@ std::optional<SaveReport> RankSaves::FinishSave(int64_t step, int64_t skipped) {
   if (!std::exchange(owes_, false)) return std::nullopt;
   const AtWork at_work(context_.progress, kSaves);
   return last_ = SaveAndWait(*saver_, step, skipped);
+}
+
+std::optional<SaveReport> RankSaves::Wait() {
+  if (!saver_ || !saver_->pending()) return std::nullopt;
+  const AtWork at_work(context_.progress, kSaves);
+  return last_ = saver_->Finish();
 }
 
 SaveReport RankSaves::SaveAndWait(Saver& saver, int64_t step, int64_t skipped) {

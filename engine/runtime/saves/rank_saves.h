@@ -33,6 +33,8 @@ class RankSaves {
   bool owes() const { return owes_; }
   /// Collective; as Engine::FinishSave(). None where no save is owed.
   std::optional<SaveReport> FinishSave(int64_t step, int64_t skipped);
+  /// Collective; as Engine::WaitForSave().
+  std::optional<SaveReport> Wait();
   /// Everything that this rank has of the training, where it lies.
   std::vector<StateTensor> State() const;
   /// Collective, once stages were built anew: they go on with `before`, what all ranks had. The

@@ -43,8 +43,10 @@ bool TryBody(lua_State* L, Body body, int most, int& results) {
     PushError(L, error.what());
   } catch (const std::bad_alloc&) {
     PushError(L, "not enough memory");
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     PushError(L, error.what());
+  } catch (const std::exception& error) {
+    PushError(L, ForeignText(error.what()));
   }
   return false;
 }
@@ -120,6 +122,14 @@ double NumberArgument(lua_State* L, int index, std::string_view what) {
 
 void CheckFunction(lua_State* L, int index, std::string_view what) {
   if (!lua_isfunction(L, index)) ThrowExpected(L, index, what);
+}
+
+std::string ForeignText(std::string_view text) {
+  constexpr size_t kLongest = 600;
+  for (const char* const end : {"\nException raised from", " Hint: enable anomaly detection"}) {
+    text = text.substr(0, text.find(end));
+  }
+  return Str(Trim(text.substr(0, kLongest)), text.size() > kLongest ? " ..." : "");
 }
 
 std::string Describe(lua_State* L, int index) {

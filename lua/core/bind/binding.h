@@ -71,6 +71,10 @@ int64_t IntArgument(lua_State* L, int index, std::string_view what);
 double NumberArgument(lua_State* L, int index, std::string_view what);
 void CheckFunction(lua_State* L, int index, std::string_view what);
 
+/// An error of another library for users: LibTorch's ends with a back-trace of kilobytes. At most a
+/// few lines are left.
+std::string ForeignText(std::string_view text);
+
 /// What stands at `index`, for messages: "the number 3.5", "a list of 3", "a layer", "nothing".
 std::string Describe(lua_State* L, int index);
 [[noreturn]] void ThrowExpected(lua_State* L, int index, std::string_view what);
