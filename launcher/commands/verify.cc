@@ -161,7 +161,7 @@ int Run(const Command& command, const Arguments& given) {
   const Arguments arguments = Joined({"--steps=3", "--losses"}, given);
   RunRecorder piped(terminal);
   if (const int code = Record(command, arguments, piped, terminal); code != 0) return code;
-  const Arguments one_stage = Joined(arguments, OneStage(piped.planned()));
+  const Arguments one_stage = WithFlags(arguments, OneStage(piped.planned()));
   RunRecorder single(terminal);
   if (const int code = Record(command, one_stage, single, terminal); code != 0) return code;
   return Judge(piped.planned(), piped.record(), single.record(), terminal);

@@ -41,7 +41,12 @@ std::string TextOf(const Value& value, const std::string& path) {
   if (value.is_null()) return "none";
   if (!value.is_list()) throw ConfigError(Str(path, ": expected no ", value.Describe()));
   std::vector<std::string> texts;
-  for (const Value& element : value.as_list()) texts.push_back(TextOf(element, path));
+  for (const Value& element : value.as_list()) {
+    texts.push_back(TextOf(element, path));
+    if (!element.is_string() || texts.back().find(',') == std::string::npos) continue;
+    throw ConfigError(Str("--config: ", path, ": ", element.ToJson(), " in a list has a comma, ",
+                          "which would be two texts: give it in the script"));
+  }
   return Join(texts, ",");
 }
 
@@ -100,6 +105,12 @@ ScriptArguments ParseScriptArguments(const Command& command,
   return {std::move(path), std::move(flags)};
 }
 
+std::vector<std::string> WithFlags(std::vector<std::string> arguments,
+                                   const std::vector<std::string>& flags) {
+  arguments.insert(std::ranges::find(arguments, "--"), flags.begin(), flags.end());
+  return arguments;
+}
+
 Field ConfigField() {
   return Field::String("config", "a JSON file of job keys, or of DeepSpeed's; flags hold over it")
       .Optional();
@@ -121,12 +132,17 @@ Field AllowReadField() {
 
 lua::StateOptions StateOptionsOf(const Value& own_flags) {
   lua::StateOptions options;
-  const Value& allowed = own_flags["allow_read"];
-  if (allowed.is_string()) options.allow_read = {allowed.as_string()};
-  if (allowed.is_list()) {
-    for (const Value& path : allowed.as_list()) options.allow_read.push_back(path.as_string());
-  }
   options.seconds = own_flags["script_timeout"].as_double();
+  const Value& allowed = own_flags["allow_read"];
+  if (allowed.is_null()) return options;
+  const Value::List paths = allowed.is_list() ? allowed.as_list() : Value::List{allowed};
+  for (const Value& path : paths) {
+    if (!path.is_string()) {
+      throw ConfigError(Str("--allow_read: expected a path, got ", path.Describe(),
+                            "; a name that reads so is given as ./NAME"));
+    }
+    options.allow_read.push_back(path.as_string());
+  }
   return options;
 }
 

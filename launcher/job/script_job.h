@@ -32,6 +32,10 @@ struct ScriptArguments {
 ScriptArguments ParseScriptArguments(const Command& command,
                                      const std::vector<std::string>& arguments);
 
+/// The arguments with flags that hold over those before; what is behind "--" stays behind it.
+std::vector<std::string> WithFlags(std::vector<std::string> arguments,
+                                   const std::vector<std::string>& flags);
+
 /// The flag --config=F.json, a file with job keys (config_file.h).
 Field ConfigField();
 
@@ -39,7 +43,8 @@ Field ConfigField();
 Field ScriptTimeoutField();
 /// "--allow_read=DIR": what scripts may read beside their own folder; may come again.
 Field AllowReadField();
-/// The limits of a script that is evaluated with these flags of a command.
+/// The limits of a script that is evaluated with these flags of a command. Throws ConfigError for
+/// an --allow_read that reads as something else than a path.
 lua::StateOptions StateOptionsOf(const Value& own_flags);
 /// "--prepare_timeout=120": how long all that comes before the ranks may take.
 Field PrepareTimeoutField();

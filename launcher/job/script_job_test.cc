@@ -14,6 +14,7 @@ namespace strata::launcher {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 const Command& TestCommand() {
@@ -70,6 +71,13 @@ TEST(ParseScriptArgumentsTest, FlagsHoldOverTheConfigFile) {
                 "log": "a b"})"))
       << script.flags.job().ToJson();
   EXPECT_THAT(ErrorWith({"a.lua", "--config=/nowhere"}), HasSubstr("--config=/nowhere: No such"));
+  for (const std::string& no_file : {testing::TempDir(), std::string("/dev/zero")}) {
+    EXPECT_THAT(ErrorWith({"a.lua", "--config=" + no_file}),
+                HasSubstr("--config=" + no_file + ": expected a file, this is a folder or"));
+  }
+  std::ofstream(path) << R"({"eval": {"samples": ["ab, cd"]}})";
+  EXPECT_THAT(ErrorWith({"a.lua", "--config=" + path}),
+              HasSubstr(R"(eval.samples: "ab, cd" in a list has a comma)"));
 }
 
 TEST(ParseScriptArgumentsTest, WrongFlags) {
@@ -77,6 +85,27 @@ TEST(ParseScriptArgumentsTest, WrongFlags) {
   EXPECT_THAT(ErrorWith({"a.lua", "--nproc=0"}), HasSubstr("nproc"));
   EXPECT_THAT(ErrorWith({"a.lua", "--nprok=2"}), HasSubstr("nproc"));
   EXPECT_THAT(ErrorWith({"a.lua", "--pipe=x"}), HasSubstr("pipe"));
+}
+
+TEST(WithFlagsTest, WhatIsBehindTwoDashesStaysThere) {
+  const std::vector<std::string> flags = {"--nproc=1", "--pipe=1"};
+  EXPECT_THAT(WithFlags({"a.lua", "--pipe=2"}, flags),
+              ElementsAre("a.lua", "--pipe=2", "--nproc=1", "--pipe=1"));
+  EXPECT_THAT(WithFlags({"--pipe=2", "--", "a.lua"}, flags),
+              ElementsAre("--pipe=2", "--nproc=1", "--pipe=1", "--", "a.lua"));
+}
+
+TEST(StateOptionsOfTest, NamesOfNumbersAreNoPaths) {
+  const auto allowed = [](const std::string& text) {
+    Value own = Flags({"--allow_read=" + text}, {AllowReadField()}).own();
+    return StateOptionsOf(own.Set("script_timeout", 20.0)).allow_read;
+  };
+  EXPECT_THAT(allowed("sub,./2025"), ElementsAre("sub", "./2025"));
+  for (const char* text : {"2025", "sub,2025"}) {
+    EXPECT_THAT(ConfigErrorOf([&] { allowed(text); }),
+                AllOf(HasSubstr("--allow_read: expected a path, got the number 2025"),
+                      HasSubstr("./NAME")));
+  }
 }
 
 Job TwoLayers() {

@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 #include "engine/base/error.h"
 #include "engine/base/machine/gpu.h"
@@ -71,6 +73,11 @@ void CheckWorld(const Asked& asked, int world_size, const std::string& who) {
 }
 
 std::vector<Host> ReadHosts(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error) ||
+      std::filesystem::is_character_file(path, error)) {  // such as /dev/zero, which has no end
+    throw ConfigError(Str("--hostfile=", path, ": expected a file, this is a folder or a device"));
+  }
   std::ifstream file(path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   if (!file) throw ConfigError(Str("--hostfile=", path, ": ", std::strerror(errno)));
@@ -174,6 +181,16 @@ Placement Started(const Asked& asked, const Discovery& found) {
           .first = found.place};
 }
 
+/// Flags for several machines tell where there is one that something is missing.
+void CheckNeedsNoOthers(const Value& flags, const Asked& asked) {
+  if (asked.nodes > 0) return;  // of a command line for any number of them
+  for (const char* flag : {"master_addr", "master_port", "remote_program"}) {
+    if (flags[flag].is_null()) continue;
+    throw ConfigError(Str("--", flag, " is for jobs of several machines: it needs --hostfile, or ",
+                          "--nnodes and --node_rank"));
+  }
+}
+
 Placement Local(const Asked& asked) {
   if (asked.world_size > 0 && asked.per_node > 0 && asked.world_size != asked.per_node) {
     throw ConfigError(Str("--nproc=", asked.world_size, ", but --nproc_per_node=", asked.per_node,
@@ -232,7 +249,9 @@ Placement ReadPlacement(const Value& flags, const Environment& environment,
             found->place.rank, " of ", found->place.world_size, " of ", found->launcher));
   }
   if (over_hosts) return OverHosts(asked, machine);
-  return found ? Started(asked, *found) : Local(asked);
+  if (found) return Started(asked, *found);
+  CheckNeedsNoOthers(flags, asked);
+  return Local(asked);
 }
 
 Placement PlacementHere(const Value& flags) {

@@ -115,6 +115,12 @@ TEST(ReadPlacementTest, Contradictions) {
   EXPECT_THAT(ErrorWith({hosts, "--node_rank=0"}), HasSubstr("--node_rank is for jobs"));
   EXPECT_THAT(ErrorWith({hosts}, kTorchrun), HasSubstr("rank 1 of 2 of torchrun"));
   EXPECT_THAT(ErrorWith({"--hostfile=/nowhere"}), HasSubstr("/nowhere: No such file"));
+  EXPECT_THAT(ErrorWith({"--hostfile=" + testing::TempDir()}),
+              HasSubstr(": expected a file, this is a folder or a device"));
+  for (const char* flag : {"--master_addr=h", "--master_port=4000"}) {
+    EXPECT_THAT(ErrorWith({flag}), HasSubstr(" is for jobs of several machines")) << flag;
+    EXPECT_EQ(ErrorWith({flag, "--nnodes=1"}), "no error") << flag;
+  }
   EXPECT_THAT(ErrorWith({"--include=localhost:0"}), HasSubstr("this machine, which has none"));
   EXPECT_THAT(ErrorWith({"--master_port=70000"}), HasSubstr("master_port"));
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -21,9 +22,17 @@ LineLog::LineLog(std::string what, const std::string& path, bool goes_on)
     : path_(path), name_(Str(what, " ", path)) {
   std::error_code error;  // what follows says why
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  // O_NONBLOCK, since opening a FIFO would otherwise wait for its reader.
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   fd_ = Fd(::open(path.c_str(), kFlags | (goes_on ? 0 : O_TRUNC), 0666));
+  if (!fd_.is_open() && errno == ENXIO) {
+    throw WorldError(Str("cannot write to ", name_, ": nobody reads from it"));
+  }
   if (!fd_.is_open()) ThrowErrno("cannot write to " + name_);
+  const int flags = ::fcntl(fd_.get(), F_GETFL);
+  if (::fcntl(fd_.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
+    ThrowErrno("cannot write to " + name_);
+  }
 }
 
 bool LineLog::IsRegular() const {

@@ -16,7 +16,7 @@ class LineLog {
  public:
   /// Opens `path`, which errors call "WHAT PATH"; makes it, and its folder,
   /// where they are not there. Unless the
-  /// training `goes_on`, what it held is gone. Throws WorldError.
+  /// training `goes_on`, what it held is gone. Throws WorldError; also for a FIFO without a reader.
   LineLog(std::string what, const std::string& path, bool goes_on);
 
   /// Removes all lines, for a training that begins. Leaves what is no regular file as it is.

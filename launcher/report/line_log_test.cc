@@ -1,12 +1,16 @@
 #include "launcher/report/line_log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "engine/base/fd.h"
 #include "engine/base/testing.h"
 
 namespace strata::launcher {
@@ -94,6 +98,19 @@ TEST_F(LineLogTest, WhatIsNoFileIsLeftAlone) {
   log.CutFrom([](std::string_view) { return true; });
   EXPECT_EQ(log.FirstLine(), "");
   EXPECT_THAT(ErrorOf([&] { log.Write("x"); }), HasSubstr("cannot write to the log /dev/full"));
+}
+
+TEST_F(LineLogTest, AFifoNeedsAReader) {
+  const std::string fifo = testing::TempDir() + "/fifo";
+  std::filesystem::remove(fifo);
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0666), 0);
+  EXPECT_EQ(ErrorOf([&] { LineLog("the log", fifo, true); }),
+            "cannot write to the log " + fifo + ": nobody reads from it");
+  const Fd reader(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  LineLog("the log", fifo, true).Write("x");
+  char text[8] = {};
+  EXPECT_EQ(::read(reader.get(), text, sizeof(text)), 2);
+  EXPECT_STREQ(text, "x\n");
 }
 
 }  // namespace

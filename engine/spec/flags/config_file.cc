@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -337,6 +339,11 @@ Value ConfigOverrides(const std::string& text, const std::string& name, const Va
 }
 
 Value ReadConfigFile(const std::string& path, const Value& flags) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error) ||
+      std::filesystem::is_character_file(path, error)) {  // such as /dev/zero, which has no end
+    throw ConfigError(Str("--config=", path, ": expected a file, this is a folder or a device"));
+  }
   std::ifstream file(path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   if (!file) throw ConfigError(Str("--config=", path, ": ", std::strerror(errno)));
