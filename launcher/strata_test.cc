@@ -89,6 +89,26 @@ TEST(TrainTest, LogsEveryStep) {
   EXPECT_TRUE(Value::FromJson(lines[5]).Has("accuracy"));
 }
 
+TEST(TrainTest, WhatIsNoOutputOfOursIsNotWrittenOver) {
+  const std::string text = "length,kind\n1,rose\n", table = WriteScript("flowers.csv", text);
+  const std::string script = WriteScript("own.lua", ReadFile(kTiny));
+  const std::vector<std::string> kCases[] = {{"train", script, "--csv=" + table},
+                                             {"train", script, "--log=" + script},
+                                             {"train", script, "--trace=" + table},
+                                             {"plan", script, "--svg=" + script},
+                                             {"plan", script, "--html=" + table}};
+  for (const std::vector<std::string>& arguments : kCases) {
+    const Ended ended = Strata(arguments);
+    EXPECT_EQ(ended.code, 2) << arguments[2];
+    EXPECT_THAT(ended.text, HasSubstr(arguments[2] + ": this file is there and is no "));
+  }
+  EXPECT_EQ(ReadFile(table), text);
+  EXPECT_EQ(ReadFile(script), ReadFile(kTiny));
+  const std::string both = testing::TempDir() + "/both.x";
+  EXPECT_THAT(Strata({"train", script, "--log=" + both, "--csv=" + both}).text,
+              HasSubstr("name one file"));
+}
+
 TEST(TrainTest, AFullDiskEndsItAndNamesTheFile) {
   const Ended ended = Strata({"train", kTiny, "--log=/dev/full"});
   EXPECT_EQ(ended.code, 1);
@@ -254,6 +274,13 @@ TEST(VerifyTest, SavesNothing) {
     EXPECT_EQ(ended.code, 0) << ended.text;
   }
   EXPECT_FALSE(std::filesystem::exists(saves));
+}
+
+TEST(VerifyTest, TheScriptMayStandBehindTwoDashes) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"verify", kTiny, "--"}, {"verify", "--pipe=3", "--", kTiny}}) {
+    EXPECT_THAT(Strata(arguments).text, StartsWith("equal bit for bit"));
+  }
 }
 
 TEST(VerifyTest, AFailureIsNoVerdict) {

@@ -7,6 +7,7 @@
 #include "engine/predict/decisions.h"
 #include "launcher/command.h"
 #include "launcher/job/script_job.h"
+#include "launcher/report/files/output_files.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
 #include "launcher/report/planner_report.h"
@@ -29,6 +30,7 @@ Measure Keeping(Measure measure, const Value& file) {
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   ScriptArguments script = ParseScriptArguments(command, arguments);
+  CheckOutputs(script.flags.own());
   lua::State state(StateOptionsOf(script.flags.own()));
   Job job = state.LoadJob(script.path, script.flags);
   const Value& own = script.flags.own();

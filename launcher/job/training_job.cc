@@ -13,6 +13,7 @@
 #include "engine/runtime/interface/records.h"
 #include "engine/runtime/interface/texts.h"
 #include "engine/runtime/interface/trainer.h"
+#include "launcher/report/files/output_files.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
 #include "launcher/report/train_report.h"
@@ -158,6 +159,8 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
   bubble_ = forecast.outlook.simulation.bubble;
   work_ = WorkOfRanks(plan);
   program_ = forecast.step.program;
+  Value outputs = own_flags();
+  CheckOutputs(outputs.Set("log", job.log).Set("trace", job.trace));
   CheckTraceFiles(job, own_flags());
   CheckHistograms(job, own_flags());
   if (WantsPictures(own_flags())) planned_ = picture::PlanPicture(job, plan, forecast.step);
