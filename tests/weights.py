@@ -157,6 +157,9 @@ def generates(strata):
         require(("keys and values" in shown) == ("--no-keep" not in more), "what is kept", shown)
     shown = strata.run("generate", *flags, prompts[2], "--pipe=2")
     require(words(texts[2]["text"]) + "\n" in shown, "one text as it comes", shown)
+    require("; the text ended at the length of the model's input" in shown, "the model's length", shown)
+    shown = strata.run("generate", *flags, prompts[2], "--tokens=2")
+    require("2 tokens in " in shown and "ended at" not in shown, "as many as were asked for", shown)
 
     def drawn(*more):
         shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--temperature")], *prompts, *more)
@@ -380,6 +383,9 @@ def inputs(strata):
     strata.run("predict", *flags, "--input=new.csv", "--output=out.jsonl", "--pipe=2")
     require([row["class"] for row in program.records(strata.path("out.jsonl"))] == ["big", "small", "big"],
             "classes by name", strata.read("out.jsonl"))
+    strata.run("predict", *flags, "--input=new.csv", "--output=named.csv", "--class_names=007,1.50")
+    require({line.split(",")[1] for line in strata.read("named.csv").splitlines()[1:]} == {"007", "1.50"},
+            "names as they were given", strata.read("named.csv"))
     strata.run("predict", *flags, "--output=test.csv")
     require(len(strata.read("test.csv").splitlines()) == 8, "data.test's 7 samples", "")
     strata.write("soft.lua", strata.read("job.lua").replace("8, 2}}", "8, 2}, nn.Softmax{dim = 1}}"))

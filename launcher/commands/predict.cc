@@ -108,8 +108,8 @@ PredictionOptions OptionsOf(const Value& own, const Job& job, const Plan& plan, 
     options.names.clear();
     return options;
   }
-  for (const Value& name : names.is_list() ? names.as_list() : Value::List{names}) {
-    options.names.push_back(name.is_string() ? name.as_string() : name.ToJson());
+  for (const std::string& name : Split(names.as_string(), ',')) {
+    options.names.emplace_back(Trim(name));
   }
   return options;
 }
@@ -236,13 +236,10 @@ class EvalJob : public TestDataJob {
 
 /// --input is the key data.input, whose path is that of the current folder.
 Arguments WithInput(const Command& command, const Arguments& given) {
-  Arguments arguments = given;
   const Value input = ParseScriptArguments(command, given).flags.own()["input"];
-  if (input.is_string()) {
-    arguments.push_back(
-        Str("--data.input=", fs::absolute(input.as_string()).lexically_normal().string()));
-  }
-  return arguments;
+  if (!input.is_string()) return given;
+  const std::string path = fs::absolute(input.as_string()).lexically_normal().string();
+  return WithFlags(given, {"--data.input=" + path});
 }
 
 template <class SomeJob>
@@ -278,7 +275,7 @@ Command PredictCommand() {
                             "the likeliest class, by name where the data has names, and its "
                             "probability instead of outputs")
                     .Default(false),
-                Field::Any("class_names", "of the classes, with commas: cat,dog").Optional()},
+                Field::String("class_names", "of the classes, with commas: cat,dog").Optional()},
       .takes_job = true,
       .run = &Run<PredictJob>};
   for (const Field& field : InferenceFlags()) command.flags.push_back(field);

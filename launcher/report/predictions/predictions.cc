@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <span>
 #include <utility>
@@ -46,21 +47,25 @@ std::string SafetensorsHeader(const TensorSpec& spec) {
   return bytes + text;
 }
 
+/// Of floating ones.
 std::vector<double> NumbersOf(const OutputRows& rows) {
   std::vector<double> numbers(static_cast<size_t>(rows.spec.elements()));
-  if (IsFloating(rows.spec.dtype)) {
-    ConvertElements(rows.spec.dtype, rows.bytes.data(), DType::kFloat64, numbers.data(),
-                    rows.spec.elements());
-    return numbers;
-  }
+  ConvertElements(rows.spec.dtype, rows.bytes.data(), DType::kFloat64, numbers.data(),
+                  rows.spec.elements());
+  return numbers;
+}
+
+/// Of others: not every integer is a double.
+std::vector<int64_t> IntegersOf(const OutputRows& rows) {
+  std::vector<int64_t> numbers(static_cast<size_t>(rows.spec.elements()));
   const auto item = static_cast<size_t>(DTypeSize(rows.spec.dtype));
   for (size_t i = 0; i < numbers.size(); ++i) {
     uint64_t bits = 0;
     std::memcpy(&bits, rows.bytes.data() + i * item, item);
     const size_t shift = 64 - 8 * item;  // the sign's bit to the top, and back
     const bool has_sign = rows.spec.dtype != DType::kUInt8 && rows.spec.dtype != DType::kBool;
-    numbers[i] = has_sign ? static_cast<double>(static_cast<int64_t>(bits << shift) >> shift)
-                          : static_cast<double>(bits);
+    const auto number = static_cast<int64_t>(bits << shift);
+    numbers[i] = has_sign ? number >> shift : static_cast<int64_t>(bits);
   }
   return numbers;
 }
@@ -69,10 +74,32 @@ std::string NumberText(double number, DType dtype) {
   return Printf(dtype == DType::kFloat64 ? "%.17g" : "%.9g", number);
 }
 
-/// The place of the largest, and its probability: itself, or its share of the sum of exponentials.
+/// JSON has no numbers that are not finite: there they are texts.
+std::string CellText(double number, DType dtype, bool is_csv) {
+  const std::string text = NumberText(number, dtype);
+  return is_csv || std::isfinite(number) ? text : Str('"', text, '"');
+}
+
+std::vector<std::string> TextsOf(const OutputRows& rows, bool is_csv) {
+  std::vector<std::string> texts;
+  if (IsFloating(rows.spec.dtype)) {
+    for (const double number : NumbersOf(rows)) {
+      texts.push_back(CellText(number, rows.spec.dtype, is_csv));
+    }
+  } else {
+    for (const int64_t number : IntegersOf(rows)) texts.push_back(std::to_string(number));
+  }
+  return texts;
+}
+
+/// The place of the largest, and its probability: itself, or its share of the sum of exponentials;
+/// no number where there is no largest.
 std::pair<size_t, double> LargestOf(std::span<const double> row, bool probabilities) {
   const auto largest = std::ranges::max_element(row);
   const auto place = static_cast<size_t>(largest - row.begin());
+  const bool has_largest =
+      std::isfinite(*largest) && std::ranges::none_of(row, [](double x) { return std::isnan(x); });
+  if (!has_largest) return {place, std::numeric_limits<double>::quiet_NaN()};
   if (probabilities) return {place, *largest};
   double sum = 0;
   for (const double output : row) sum += std::exp(output - *largest);
@@ -124,12 +151,17 @@ class Predictions::Lines : public Predictions::Format {
     std::string text;
     int64_t sample = first;
     for (const auto& block : blocks) {
-      std::vector<Rows> outputs;
-      for (const OutputRows& rows : block) outputs.push_back({rows.spec, NumbersOf(rows)});
-      if (is_csv_ && sample == 0) text += Names(outputs[0].width());
+      Rows<double> classes;
+      std::vector<Rows<std::string>> outputs;
+      if (options_.classes) {
+        classes = {block[0].spec, NumbersOf(block[0])};
+      } else {
+        for (const OutputRows& rows : block) outputs.push_back({rows.spec, TextsOf(rows, is_csv_)});
+      }
+      if (is_csv_ && sample == 0) text += Names(outputs.empty() ? 0 : outputs[0].width());
       for (int64_t i = 0; i < block[0].spec.shape[0]; ++i, ++sample) {
         text += Begin(sample);
-        text += options_.classes ? ClassText(outputs[0].Of(i)) : OutputText(sample, i, outputs);
+        text += options_.classes ? ClassText(classes.Of(i)) : OutputText(sample, i, outputs);
       }
     }
     return text;
@@ -138,15 +170,16 @@ class Predictions::Lines : public Predictions::Format {
 
  private:
   /// Of an output.
+  template <class T>
   struct Rows {
     TensorSpec spec;
-    std::vector<double> numbers;
+    std::vector<T> items;
 
     size_t width() const {
-      return numbers.size() / static_cast<size_t>(std::max<int64_t>(spec.shape[0], 1));
+      return items.size() / static_cast<size_t>(std::max<int64_t>(spec.shape[0], 1));
     }
-    std::span<const double> Of(int64_t i) const {
-      return std::span(numbers).subspan(static_cast<size_t>(i) * width(), width());
+    std::span<const T> Of(int64_t i) const {
+      return std::span(items).subspan(static_cast<size_t>(i) * width(), width());
     }
   };
 
@@ -164,16 +197,17 @@ class Predictions::Lines : public Predictions::Format {
                "\"sample\": ", sample, ", ");
   }
 
-  std::string OutputText(int64_t sample, int64_t i, const std::vector<Rows>& outputs) const {
+  std::string OutputText(int64_t sample, int64_t i,
+                         const std::vector<Rows<std::string>>& outputs) const {
     std::vector<std::string> lists;
     for (size_t k = 0; k < outputs.size(); ++k) {
-      std::span<const double> row = outputs[k].Of(i);
+      std::span<const std::string> row = outputs[k].Of(i);
       if (!is_csv_ && options_.filled_up.contains(k)) {
         const int64_t longest = std::max<int64_t>(outputs[k].spec.shape.at(1), 1);
         const int64_t length = std::min(options_.length_of(sample), longest);
         row = row.first(static_cast<size_t>(length * (std::ssize(row) / longest)));
       }
-      const std::string numbers = NumbersText(row, outputs[k].spec.dtype);
+      const std::string numbers = Join(row, is_csv_ ? "," : ", ");
       if (is_csv_) return numbers + "\n";
       lists.push_back(
           Str("\"output", outputs.size() > 1 ? Str("_", k) : "", "\": [", numbers, "]"));
@@ -181,26 +215,20 @@ class Predictions::Lines : public Predictions::Format {
     return Join(lists, ", ") + "}\n";
   }
 
-  std::string NumbersText(std::span<const double> row, DType dtype) const {
-    std::vector<std::string> texts;
-    for (const double output : row) {
-      const bool is_number = is_csv_ || std::isfinite(output);  // JSON has no others
-      texts.push_back(is_number ? NumberText(output, dtype)
-                                : Str('"', NumberText(output, dtype), '"'));
-    }
-    return Join(texts, is_csv_ ? "," : ", ");
-  }
-
   std::string ClassText(std::span<const double> row) const {
     const auto [number, probability] = LargestOf(row, options_.probabilities);
-    const std::string share = NumberText(probability, DType::kFloat32);
-    if (is_csv_) {
-      const std::string name =
-          options_.names.empty() ? std::to_string(number) : data::CsvField(options_.names[number]);
-      return Str(name, ",", share, "\n");
+    const std::string share = CellText(probability, DType::kFloat32, is_csv_);
+    Value name;  // none where no output is the largest
+    if (!std::isnan(probability)) {
+      name = options_.names.empty() ? Value(static_cast<int64_t>(number))
+                                    : Value(options_.names[number]);
     }
-    const Value name = options_.names.empty() ? Value(static_cast<int64_t>(number))
-                                              : Value(options_.names[number]);
+    if (is_csv_) {
+      const std::string cell = name.is_string() ? data::CsvField(name.as_string())
+                               : name.is_null() ? ""
+                                                : name.ToJson();
+      return Str(cell, ",", share, "\n");
+    }
     return Str("\"class\": ", name.ToJson(), ", \"probability\": ", share, "}\n");
   }
 
@@ -225,7 +253,7 @@ Predictions::Predictions(const std::string& path, PredictionOptions options,
   has_classes_ = options.classes;
   // The number is of how parts are written, which versions may differ in.
   const std::string how =
-      Str(what, options.classes ? " 2 classes " : " 2 ", Join(options.names, ","));
+      Str(what, options.classes ? " 3 classes " : " 3 ", Join(options.names, ","));
   if (is_text) {
     format_ = std::make_unique<Lines>(std::move(options), is_csv);
   } else {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 
 #include "engine/base/testing.h"
@@ -62,6 +63,21 @@ TEST_F(PredictionsTest, ProbabilitiesAreThemselves) {
   predictions.Add(Rows<float>({2, 2}, DType::kFloat32, {0.25, 0.75, 0.875, 0.125}));
   predictions.Finish();
   EXPECT_EQ(ReadText(path), "sample,class,probability\n0,1,0.75\n1,0,0.875\n");
+}
+
+TEST_F(PredictionsTest, OutputsThatAreNoNumbersHaveNoClass) {
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  const auto written = [&](const std::string& name) {
+    Predictions predictions(folder_.Inside(name), {.names = {"cat", "dog"}});
+    predictions.Add(Rows<float>({4, 2}, DType::kFloat32,
+                                {kNone, kNone, 1, -kNone, 1, kInfinite, 2, -kInfinite}));
+    predictions.Finish();
+    return ReadText(folder_.Inside(name));
+  };
+  EXPECT_EQ(written("a.csv"), "sample,class,probability\n0,,nan\n1,,nan\n2,,nan\n3,cat,1\n");
+  EXPECT_THAT(written("a.jsonl"),
+              testing::StartsWith("{\"sample\": 0, \"class\": null, \"probability\": \"nan\"}\n"));
 }
 
 TEST_F(PredictionsTest, JsonLines) {
@@ -249,6 +265,11 @@ TEST_F(PredictionsTest, Integers) {
   predictions.Add(Rows<int16_t>({2}, DType::kInt16, {-3, 300}));
   predictions.Finish();
   EXPECT_EQ(ReadText(folder_.Inside("a.csv")), "sample,output_0\n0,-3\n1,300\n");
+  Predictions large(folder_.Inside("b.jsonl"), {});
+  large.Add(Rows<int64_t>({1, 2}, DType::kInt64, {-1'234'567'890'123, (int64_t{1} << 53) + 1}));
+  large.Finish();
+  EXPECT_EQ(ReadText(folder_.Inside("b.jsonl")),
+            "{\"sample\": 0, \"output\": [-1234567890123, 9007199254740993]}\n");
 }
 
 TEST_F(PredictionsTest, WhatDoesNotFit) {
