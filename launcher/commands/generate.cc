@@ -49,11 +49,17 @@ class TextReporter {
     reporter_.Send(NoteMessage(
         Str(Plural(tokens, "token"), " in ", FormatSeconds(seconds), ", ", FormatDouble(rate),
             " a second, the first after ", FormatSeconds(until_first),
-            bytes > 0 ? Str("; keys and values ", FormatBytes(bytes), " a rank") : std::string())));
+            bytes > 0 ? Str("; keys and values ", FormatBytes(bytes), " a rank") : std::string(),
+            CutOff())));
   }
 
  private:
   bool is_single() const { return texts_.texts().size() == 1; }
+  std::string CutOff() const {
+    if (texts_.cut_off() == 0) return "";
+    const std::string which = is_single() ? "the text" : Plural(texts_.cut_off(), "text");
+    return Str("; ", which, " ended at the length of the model's input");
+  }
 
   const Texts& texts_;
   RankReporter& reporter_;

@@ -123,6 +123,8 @@ Texts::Texts(const Job& job, const Plan& plan, const Value& options,
 int64_t Texts::Write(TextEngine& engine, const std::function<void(const TextReport&)>& begun,
                      const OnPiece& on_piece) {
   texts_ = prompts_;
+  new_tokens_.assign(prompts_.size(), 0);
+  cut_off_ = 0;
   told_.clear();
   for (const std::string& prompt : prompts_) told_.push_back(prompt.size());
   const TextReport report = engine.BeginTexts(request_);
@@ -163,7 +165,10 @@ void Texts::Take(const NewToken& token, const OnPiece& on_piece) {
   const auto prompt = static_cast<size_t>(token.prompt);
   std::string& text = texts_[prompt];
   size_t& told = told_[prompt];
-  if (token.token != request_.end) text += tokenizer_->Decode(token.token);
+  const bool is_end = token.token == request_.end;
+  const bool has_all = ++new_tokens_[prompt] == request_.tokens;
+  if (token.is_last && !is_end && !has_all) ++cut_off_;
+  if (!is_end) text += tokenizer_->Decode(token.token);
   const size_t end = token.is_last ? text.size() : WholeEnd(text, told);
   if (end == told && !token.is_last) return;
   on_piece(prompt, text.substr(told, end - told), token.is_last);

@@ -32,6 +32,8 @@ class Texts {
   const TextRequest& request() const { return request_; }
   /// The prompts, and what was written behind them.
   const std::vector<std::string>& texts() const { return texts_; }
+  /// How many of them ended because the model reads no more tokens.
+  int64_t cut_off() const { return cut_off_; }
 
   /// Lets `engine` write all of them; collective, as the engine's calls. `begun` (may be null) is
   /// told first how. Gives the number of new tokens. Each call begins with the prompts alone.
@@ -46,6 +48,8 @@ class Texts {
   const std::vector<std::string> prompts_;
   std::vector<std::string> texts_;
   std::vector<size_t> told_;  // bytes of each text
+  std::vector<int64_t> new_tokens_;
+  int64_t cut_off_ = 0;
 };
 
 /// Those of job.eval.samples; null where there are none. Throws as Texts().

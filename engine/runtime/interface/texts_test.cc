@@ -134,6 +134,21 @@ class Speaker : public TextEngine {
   size_t next_ = 0;
 };
 
+TEST(TextsTest, CountsTextsThatTheModelsLengthEnds) {
+  const Job job = LanguageJob(256, BytesOf("g.txt"));
+  FakeScript script;
+  const Plan plan = PlanJob(job, {}, &script);
+  Texts texts(job, plan, Options({{"tokens", 3}}), {"a"});
+  const auto cut_off_after = [&](const std::vector<int32_t>& tokens) {
+    Speaker engine(tokens);
+    texts.Write(engine, nullptr, [](size_t, const std::string&, bool) {});
+    return texts.cut_off();
+  };
+  EXPECT_EQ(cut_off_after({'b', 'c'}), 1);
+  EXPECT_EQ(cut_off_after({'b', 'c', 'd'}), 0) << "as many as were asked for";
+  EXPECT_EQ(cut_off_after({'b'}), 1) << "of this call alone";
+}
+
 /// The pieces that are told when a text of bytes goes on with `tokens`.
 std::vector<std::string> PiecesOf(const std::vector<int32_t>& tokens, const std::string& whole) {
   const Job job = LanguageJob(256, BytesOf("d.txt"));
