@@ -16,6 +16,7 @@ inline constexpr ExitCode kExitCodes[] = {
     {"2", "the command line, the script or the data is wrong; nothing ran"},
     {"129", "SIGHUP: the terminal was closed (128 + SIGHUP)"},
     {"130", "Ctrl-C (128 + SIGINT)"},
+    {"141", "what reads the output has ended (128 + SIGPIPE)"},
     {"143",
      "SIGTERM, after a save of the step that ran where the job has save.dir (128 + SIGTERM)"},
     {"128 + N",

@@ -93,9 +93,9 @@ def expect_end_within(job, seconds, since, pids):
 def killed_ranks(strata, all_of_them=0):
     """kill -9 of each rank wherever it can be: the rank, its stage and what the others wait for."""
     cases = [(rank, action) for rank in range(WORLD)
-             for action in ["START", "%dF1", "%dB0", "%dREDUCE_GRAD", "%dSTEP"]]
+             for action in ["START", "%dF1", "%dB0", ["0SEND_F1", "1SEND_B0"][rank // 2], "%dREDUCE_GRAD", "%dSTEP"]]
     slowest = 0
-    for rank, action in cases if all_of_them else cases[::3]:
+    for rank, action in cases if all_of_them else cases[::3] + [(2, "1SEND_B0")]:
         stage, replica = divmod(rank, 2)
         action = action.replace("%d", str(stage))
         job = start(strata, fault="%d:%s:STOP" % (rank, action))
@@ -311,6 +311,10 @@ def fruitless_restarts(strata):
             "that they led nowhere", errors)
     code, out, errors = start(strata, "--max_restarts=10", "--nproc=3").end()
     require(code == 2 and "restart" not in errors, "what fails each time ends at once", errors)
+    shown = strata.run("train", "job.lua", "--restart_window=2h", code=2)
+    require("--restart_window=2h is that of --max_restarts, which is 0" in shown, "a refusal", shown)
+    shown = strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=0", code=2)
+    require("--restart_window=0: expected a time" in shown, "a refusal", shown)
     shown = strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=soon", code=2)
     require("--restart_window=soon: expected a time" in shown, "a refusal", shown)
     shown = strata.run("train", "job.lua", "--max_restarts=1", "--nnodes=2", "--node_rank=0",
@@ -558,6 +562,14 @@ def ended(strata, number):
     return job.end()[0]
 
 
+def unread(strata):
+    """The exit code of a training whose reader ends."""
+    job = start(strata)
+    job.wait_for_steps()
+    job.process.stdout.close()
+    return job.process.wait()
+
+
 def faulty(strata, signal_name):
     return start(strata, fault="1:0B1:" + signal_name).end()[0]
 
@@ -579,6 +591,7 @@ def exit_codes(strata):
              134: lambda: aborted(strata),
              137: lambda: faulty(strata, "KILL"),
              139: lambda: faulty(strata, "SEGV"),
+             141: lambda: unread(strata),
              143: lambda: ended(strata, signal.SIGTERM)}
     page = strata.read(os.path.join(strata.root, "docs/faults.md"))
     told = [int(code) for code in re.findall(r"^\| (\d+) \| ", page, re.M)]

@@ -1,8 +1,10 @@
 // The command `strata train SCRIPT`, which trains a job and shows its progress.
 #include <signal.h>
 
-#include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/log.h"
@@ -15,6 +17,7 @@
 #include "launcher/place/remote.h"
 #include "launcher/process/restarts.h"
 #include "launcher/process/supervisor.h"
+#include "launcher/report/files/output_files.h"
 #include "launcher/report/files/step_files.h"
 #include "launcher/report/flight_file.h"
 #include "launcher/report/pictures.h"
@@ -23,6 +26,8 @@
 
 namespace strata::launcher {
 namespace {
+
+constexpr const char* kRestartWindow = "1h";
 
 std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
 
@@ -52,8 +57,7 @@ std::vector<std::string> GoingOn(std::vector<std::string> arguments, const Train
   if (save.empty()) return arguments;
   std::vector<std::string> flags = {"--resume=" + save};
   if (report.takes_weights()) flags.push_back("--weights=none");
-  arguments.insert(std::ranges::find(arguments, "--"), flags.begin(), flags.end());
-  return arguments;
+  return WithFlags(std::move(arguments), flags);
 }
 
 /// Where a job that is started again goes on, for people.
@@ -74,7 +78,10 @@ Restarts RestartsOf(const Value& own, const Placement& placement) {
   }
   const std::string& text = own["restart_window"].as_string();
   const std::optional<double> window = ParseDuration(text);
-  if (!window) {
+  if (most == 0 && text != kRestartWindow) {
+    throw ConfigError(Str("--restart_window=", text, " is that of --max_restarts, which is 0"));
+  }
+  if (!window || *window == 0) {
     throw ConfigError(Str("--restart_window=", text, ": expected a time, such as 90s, 15m or 1h"));
   }
   return Restarts(most, *window);
@@ -98,13 +105,17 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
         TrainOn(placement, command, GoingOn(arguments, report), own, logs, options);
     if (!restarts.Again(outcome, report.furthest(), MonotonicSeconds())) return restarts.outcome();
     terminal.ClearStatus();
+    const double pause = restarts.Pause();
     terminal.ErrorLine(Str("strata: ", outcome.cause, "\nstrata: ", restarts.Count(), ", ",
-                           Whence(report.saves())));
+                           Whence(report.saves()), pause > 0 ? ", in " + FormatSeconds(pause) : ""));
+    // A signal ends this process now, as no job runs.
+    std::this_thread::sleep_for(std::chrono::duration<double>(pause));
   }
 }
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
+  CheckOutputs(own);  // those of the job, rank 0's starter
   if (own["verbose"].as_bool()) InitLogging(LogLevel::kInfo, "");
   // Before the ranks start, and between restarts, nobody hears them; Supervise() does in any case.
   for (const int signal : {SIGUSR1, SIGQUIT}) ::signal(signal, SIG_IGN);
@@ -129,7 +140,7 @@ FieldTable TrainFlags() {
                        .AtLeast(0)
                        .Default(0));
   fields.push_back(Field::String("restart_window", "within which so many restarts may be: 90s, 1h")
-                       .Default("1h"));
+                       .Default(kRestartWindow));
   fields.push_back(Field::Int("print_every", "steps between two lines; 0 = about fifty lines")
                        .AtLeast(0)
                        .Default(0));

@@ -13,6 +13,7 @@ namespace {
 
 /// How many runs in a row may come no further. A second one may have met with a fault of its own.
 constexpr int kFruitless = 2;
+constexpr double kLongestPause = 60;
 
 struct Unit {
   std::string_view name;
@@ -25,22 +26,24 @@ constexpr Unit kUnits[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 8640
 bool Restarts::Again(const Outcome& outcome, int64_t steps, double now) {
   outcome_ = outcome;
   if (most_ == 0 || outcome.exit_code == 0) return false;
+  const bool is_away = first_ && outcome.is_early;
+  away_ = is_away ? away_ + 1 : 0;
   const bool came_further = !first_ || steps > furthest_;
   furthest_ = std::max(furthest_, steps);
   if (came_further) {
     first_ = outcome;
     fruitless_ = 0;
-  } else {
+  } else if (!is_away) {
     ++fruitless_;
   }
-  if (!outcome.may_pass) return false;
+  if (!outcome.may_pass && !is_away) return false;
   while (!times_.empty() && now - times_.front() > window_) times_.pop_front();
   const bool is_used_up = static_cast<int>(times_.size()) >= most_;
   if (!is_used_up && fruitless_ < kFruitless) {
     times_.push_back(now);
     return true;
   }
-  if (fruitless_ > 0) outcome_ = *first_;
+  if (fruitless_ > 0 || is_away) outcome_ = *first_;
   const std::string steps_done = Str("step ", furthest_);
   outcome_.cause += fruitless_ >= kFruitless
                         ? Str("\nthe job was started again ", Plural(fruitless_, "time"),
@@ -48,6 +51,10 @@ bool Restarts::Again(const Outcome& outcome, int64_t steps, double now) {
                         : Str("\nthe job was started again ", Plural(times_.size(), "time"),
                               " already (--max_restarts)");
   return false;
+}
+
+double Restarts::Pause() const {
+  return away_ == 0 ? 0 : std::min(kLongestPause, std::ldexp(1, away_ - 1));
 }
 
 std::string Restarts::Count() const { return Str("restart ", times_.size(), " of ", most_); }

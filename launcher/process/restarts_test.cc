@@ -65,6 +65,29 @@ TEST(RestartsTest, RestartsWithoutProgressEndWithTheFirstCause) {
             "step 30");
 }
 
+TEST(RestartsTest, AMachineThatIsAwayIsWaitedFor) {
+  const Outcome away = {.exit_code = 1, .cause = "host2 is away", .is_early = true};
+  Restarts restarts(9, kHour);
+  EXPECT_TRUE(restarts.Again(Lost(), 10, 0));
+  EXPECT_EQ(restarts.Pause(), 0);
+  for (const double pause : {1, 2, 4, 8, 16, 32, 60}) {
+    EXPECT_TRUE(restarts.Again(away, 10, 1));
+    EXPECT_EQ(restarts.Pause(), pause);
+  }
+  EXPECT_TRUE(restarts.Again(Lost("rank 1 was killed"), 20, 2)) << "it is back";
+  EXPECT_EQ(restarts.Pause(), 0);
+  EXPECT_FALSE(restarts.Again(away, 20, 3));
+  EXPECT_EQ(restarts.outcome().exit_code, 137);
+  EXPECT_EQ(restarts.outcome().cause,
+            "rank 1 was killed\nthe job was started again 9 times already (--max_restarts)");
+}
+
+TEST(RestartsTest, AMachineThatIsAwayBeforeTheFirstRunEndsTheJob) {
+  Restarts restarts(9, kHour);
+  EXPECT_FALSE(restarts.Again({.exit_code = 1, .cause = "no route", .is_early = true}, 0, 0));
+  EXPECT_EQ(restarts.outcome().cause, "no route");
+}
+
 TEST(RestartsTest, OneThatComesFurtherAtLastIsProgress) {
   Restarts restarts(100, kHour);
   EXPECT_TRUE(restarts.Again(Lost(), 10, 0));

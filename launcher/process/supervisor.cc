@@ -92,6 +92,8 @@ class Supervisor : public NodeListener {
   void CheckOutput();
   bool Finished() const;
   bool HasRanks(const Node& node) const;
+  /// All machines have begun their ranks.
+  bool AllBegan() const;
   double Deadline() const;
   void OnDeadline();
 
@@ -223,6 +225,10 @@ bool Supervisor::HasRanks(const Node& node) const {
                      [&](const auto& rank) { return rank.second == &node; });
 }
 
+bool Supervisor::AllBegan() const {
+  return std::ranges::all_of(nodes_, [this](const auto& node) { return HasRanks(*node); });
+}
+
 double Supervisor::Deadline() const {
   return std::min({prepare_deadline_, grace_deadline_, kill_deadline_});
 }
@@ -325,9 +331,7 @@ void Supervisor::OnRankStarted(int rank, int world_size, const std::string& role
   ends_.resize(static_cast<size_t>(world_size));
   ends_[rank].role = role;
   ranks_[rank] = reading_;
-  const bool all_began = std::all_of(nodes_.begin(), nodes_.end(),
-                                     [this](const auto& node) { return HasRanks(*node); });
-  if (all_began) prepare_deadline_ = kNever;
+  if (AllBegan()) prepare_deadline_ = kNever;
   if (grace_deadline_ != kNever) Abort(rank);  // something has failed before this rank started
 }
 
@@ -436,7 +440,12 @@ void Supervisor::KillAll() {
 }
 
 Outcome Supervisor::FinalOutcome() const {
-  if (outcome_.exit_code != 0) return outcome_;
+  if (outcome_.exit_code != 0) {
+    Outcome outcome = outcome_;
+    const bool is_written = options_.output == nullptr || options_.output->failure() == nullptr;
+    outcome.is_early = !AllBegan() && !was_signalled_ && is_written;
+    return outcome;
+  }
   const int cause = FirstCause(ends_);
   if (cause >= 0) {
     const bool may_pass = MayPass(ends_[cause]) && !was_signalled_;

@@ -48,6 +48,9 @@ struct Outcome {
   /// False for what fails each time, such as a wrong script or a loss that is no number, and for
   /// what the user asked for.
   bool may_pass = false;
+  /// Some machine had not begun its ranks yet, and nobody asked for the end. Of a job that ran
+  /// before, a machine may be away for a while.
+  bool is_early = false;
 };
 
 /// Runs a job to its end. REQUIRES: the process has a single thread. While Supervise() runs, it
