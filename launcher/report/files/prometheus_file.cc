@@ -32,6 +32,8 @@ constexpr Gauge kGauges[] = {
     {"strata_step_seconds", "Time of the newest step.", "seconds"},
     {"strata_step_data_seconds", "Of these, waiting for data.", "data_seconds"},
     {"strata_samples_per_second", "Samples of the newest step by its time.", "samples_per_second"},
+    {"strata_bubble", "Share of a step in which ranks idle, as predicted.", "bubble"},
+    {"strata_bubble_measured", "The same of the newest step, as measured.", "bubble_measured"},
     {"strata_peak_memory_bytes", "Largest memory of a rank.", "peak_memory"},
     {"strata_skipped_steps", "Steps left out so far, as not finite.", "skipped"},
     {"strata_loss_scale", "Scale of the loss in float16.", "loss_scale"},
