@@ -142,9 +142,13 @@ std::string FormatSeconds(double seconds) {
   if (seconds < 999.5e-6) return Printf("%.0f %s", seconds * 1e6, "us");
   if (seconds < 0.9995) return Printf(ThreeDigits(seconds * 1e3), seconds * 1e3, "ms");
   if (seconds < 59.95) return Printf(ThreeDigits(seconds), seconds, "s");
-  const int64_t whole = std::llround(seconds);
-  return Printf("%lld min %02lld s", static_cast<long long>(whole / 60),
-                static_cast<long long>(whole % 60));
+  const auto of = [&](int64_t unit) { return std::llround(seconds / static_cast<double>(unit)); };
+  constexpr int64_t kMinute = 60, kHour = 60 * kMinute, kDay = 24 * kHour;
+  if (of(1) < kHour) return Printf("%lld min %02lld s", of(1) / 60, of(1) % 60);
+  if (of(kMinute) < 2 * kDay / kMinute) {
+    return Printf("%lld h %02lld min", of(kMinute) / 60, of(kMinute) % 60);
+  }
+  return Printf("%lld d %02lld h", of(kHour) / 24, of(kHour) % 24);
 }
 
 std::string FormatDouble(double value) {

@@ -77,7 +77,7 @@ std::string DidYouMean(std::string_view name, std::span<const std::string> candi
 std::string FormatCount(int64_t n);
 /// Bytes for people, binary units, three significant digits: "512 B", "1.50 KiB", "228 MiB".
 std::string FormatBytes(double bytes);
-/// Seconds for people: "85 us", "12.3 ms", "4.56 s", "2 min 05 s".
+/// Seconds for people: "85 us", "12.3 ms", "4.56 s", "2 min 05 s", "28 h 13 min", "3 d 04 h".
 std::string FormatSeconds(double seconds);
 /// The shortest decimal text that reads back as the same double: 0.1 -> "0.1", 3 -> "3".
 std::string FormatDouble(double value);

@@ -217,7 +217,11 @@ TEST(FormatSeconds, ForPeople) {
   EXPECT_EQ(FormatSeconds(59.96), "1 min 00 s");
   EXPECT_EQ(FormatSeconds(119.7), "2 min 00 s");
   EXPECT_EQ(FormatSeconds(125), "2 min 05 s");
-  EXPECT_EQ(FormatSeconds(7384), "123 min 04 s");
+  EXPECT_EQ(FormatSeconds(3599.4), "59 min 59 s");
+  EXPECT_EQ(FormatSeconds(3599.6), "1 h 00 min");
+  EXPECT_EQ(FormatSeconds(7384), "2 h 03 min");
+  EXPECT_EQ(FormatSeconds(165274), "45 h 55 min");
+  EXPECT_EQ(FormatSeconds(273600), "3 d 04 h");
   EXPECT_EQ(FormatSeconds(std::numeric_limits<double>::infinity()), "inf s");
 }
 
