@@ -62,6 +62,10 @@ int ListenAt(const addrinfo& address) {
   // The port of a job that has just ended can be used again at once.
   const int on = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (address.ai_family == AF_INET6) {  // at all addresses it takes those of IPv4, too
+    const int off = 0;
+    ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  }
   if (::bind(fd, address.ai_addr, address.ai_addrlen) == 0 && ::listen(fd, SOMAXCONN) == 0) {
     return fd;
   }
@@ -143,10 +147,14 @@ ListeningSocket ListenForRanks(const RankPlace& place) {
     if (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT) ThrowCannotListen(host, place.store_port);
   }
   const Addresses all = Resolve("", place.store_port);
-  for (const addrinfo* address = all.get(); address; address = address->ai_next) {
-    const int fd = ListenAt(*address);
-    if (fd >= 0) return {.fd = fd, .port = PortOf(fd), .everywhere = true};
-    if (errno != EAFNOSUPPORT) break;
+  for (const int family : {AF_INET6, AF_INET}) {
+    for (const addrinfo* address = all.get(); address; address = address->ai_next) {
+      if (address->ai_family != family) continue;
+      const int fd = ListenAt(*address);
+      if (fd >= 0) return {.fd = fd, .port = PortOf(fd), .everywhere = true};
+      const bool is_missing = errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL;
+      if (!is_missing) ThrowCannotListen(host, place.store_port);
+    }
   }
   ThrowCannotListen(host, place.store_port);
 }

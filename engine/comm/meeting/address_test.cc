@@ -46,6 +46,17 @@ TEST(ListenForRanksTest, ALocalJobListensOnLoopbackAlone) {
   }
 }
 
+/// Whether this machine has IPv6.
+bool HasSix() {
+  const int probe = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 loopback = {};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = in6addr_loopback;
+  const bool has_six = ::bind(probe, reinterpret_cast<sockaddr*>(&loopback), sizeof(loopback)) == 0;
+  ::close(probe);
+  return has_six;
+}
+
 TEST(ListenForRanksTest, WhereTheOthersCannotComeOtherwiseItListensEverywhere) {
   // Loopback, no address of this machine (TEST-NET-1), and no name at all.
   for (const char* host : {"localhost", "192.0.2.1", "some.other.host.invalid"}) {
@@ -54,6 +65,31 @@ TEST(ListenForRanksTest, WhereTheOthersCannotComeOtherwiseItListensEverywhere) {
     EXPECT_GT(socket.port, 0);
     ::close(socket.fd);
   }
+}
+
+bool Reaches(const sockaddr& address, socklen_t size) {
+  const int fd = ::socket(address.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool reaches = ::connect(fd, &address, size) == 0;
+  ::close(fd);
+  return reaches;
+}
+
+/// `--master_addr=::1` was waited for in vain: only IPv4 was listened to.
+TEST(ListenForRanksTest, EverywhereIsBothFamilies) {
+  const ListeningSocket socket = ListenForRanks(Place("localhost", false));
+  sockaddr_in four = {};
+  four.sin_family = AF_INET;
+  four.sin_port = htons(static_cast<uint16_t>(socket.port));
+  four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_TRUE(Reaches(reinterpret_cast<sockaddr&>(four), sizeof(four)));
+  if (HasSix()) {
+    sockaddr_in6 six = {};
+    six.sin6_family = AF_INET6;
+    six.sin6_port = four.sin_port;
+    six.sin6_addr = in6addr_loopback;
+    EXPECT_TRUE(Reaches(reinterpret_cast<sockaddr&>(six), sizeof(six)));
+  }
+  ::close(socket.fd);
 }
 
 TEST(ListenForRanksTest, ATakenPortIsNamed) {
@@ -104,13 +140,7 @@ TEST(OwnAddressTest, AnInterfaceThatIsNotThereIsNamed) {
 }
 
 TEST(AddressTest, SixIsAsGoodAsFour) {
-  const int probe = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in6 loopback = {};
-  loopback.sin6_family = AF_INET6;
-  loopback.sin6_addr = in6addr_loopback;
-  const bool has_six = ::bind(probe, reinterpret_cast<sockaddr*>(&loopback), sizeof(loopback)) == 0;
-  ::close(probe);
-  if (!has_six) GTEST_SKIP() << "this machine has no IPv6";
+  if (!HasSix()) GTEST_SKIP() << "this machine has no IPv6";
   EXPECT_EQ(AddressTowards("::1", 29500), "::1");
   const ListeningSocket socket = ListenAtAddress("::1");
   EXPECT_GT(socket.port, 0);
