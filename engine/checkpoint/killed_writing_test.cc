@@ -1,5 +1,5 @@
-// What writes weights is killed before each call that changes the disk: there is the whole or
-// nothing, and another process can write it.
+// What writes weights and saves is killed before each call that changes the disk: there is the
+// whole or nothing, and another process can write it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include <string>
 
 #include "engine/checkpoint/files/killing.h"
+#include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/testing.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/write_weights.h"
@@ -19,6 +20,7 @@ namespace strata {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AnyOf;
 
 /// Of a file, or of all files of a folder, by name.
 std::map<std::string, std::string> BytesOf(const std::string& path) {
@@ -77,6 +79,30 @@ TEST_F(KilledWritingTest, Import) {
 TEST_F(KilledWritingTest, Export) {
   ExpectWholeOrNothing(
       "out", [&](const std::string& out) { WritePublished(*weights_, tensors_, out, 16); });
+}
+
+/// Of a save behind another one, with both kept and with the newest alone.
+TEST_F(KilledWritingTest, Save) {
+  for (const int64_t keep : {0, 1}) {
+    int kills = 0;
+    for (bool is_over = false; !is_over; ++kills) {
+      const TestFolder folder;
+      const auto save = [&](int64_t step) {
+        SaveFolder saves(folder.path(), keep);
+        WriteTestSave(saves, step);
+      };
+      save(10);
+      is_over = !KilledBefore(kills, folder.path(), [&] { save(20); });
+      const std::optional<LatestSave> latest = ReadLatest(folder.path());
+      ASSERT_TRUE(latest) << kills;
+      EXPECT_THAT(latest->name, AnyOf(SaveName(20), is_over ? "" : SaveName(10))) << kills;
+      EXPECT_EQ(TroubleWithSave(folder.path()), "") << kills << ", " << latest->name;
+      save(30);  // the next training's
+      EXPECT_EQ(ReadLatest(folder.path())->name, SaveName(30)) << kills;
+      EXPECT_EQ(TroubleWithSave(folder.path()), "") << kills;
+    }
+    EXPECT_GT(kills, 10);
+  }
 }
 
 }  // namespace
