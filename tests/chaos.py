@@ -32,7 +32,7 @@ MODELS = {
     "digits": ["digits.lua", "--epochs=100000"],
     "textlm": ["textlm.lua", "--dim=32", "--heads=2", "--depth=2", "--seq=32", "--steps=1000000"],
 }
-GRID = ["--pipe=2", "--data=2", "--device=cpu", "--threads=1"]  # rank r is in stage r / 2, replica r % 2
+GRID = ["--pipe=2", "--data=2", "--device=cpu", "--threads=1"]  # rank r's first stage is r / 2, its replica r % 2
 WORLD = 4
 SAVE_EVERY = 20
 MOST_SECONDS = 6  # of a fault, in the mean
@@ -132,7 +132,7 @@ class Training:
 
     def killed(self, number):
         rank = self.chance.randrange(WORLD)
-        told = r"rank %d \(stage %d, replica %d\) was ended by signal %d" % (rank, *divmod(rank, 2), number)
+        told = r"rank %d \(stages? %d[\d, ]*, replica %d\) was ended by signal %d" % (rank, *divmod(rank, 2), number)
         if self.transport == "threads":
             rank, told = 0, r"rank 0 \(the process of all 4 ranks\) was ended by signal %d" % number
         os.kill(self.rank_pid(rank), number)
