@@ -2,18 +2,13 @@
 #include "launcher/place/placement.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
 
 #include "engine/base/error.h"
 #include "engine/base/machine/gpu.h"
 #include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
+#include "engine/spec/flags/config_file.h"
 #include "launcher/process/nodes/job_process.h"
 
 namespace strata::launcher {
@@ -73,15 +68,7 @@ void CheckWorld(const Asked& asked, int world_size, const std::string& who) {
 }
 
 std::vector<Host> ReadHosts(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error) ||
-      std::filesystem::is_character_file(path, error)) {  // such as /dev/zero, which has no end
-    throw ConfigError(Str("--hostfile=", path, ": expected a file, this is a folder or a device"));
-  }
-  std::ifstream file(path);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) throw ConfigError(Str("--hostfile=", path, ": ", std::strerror(errno)));
-  return ParseHosts(text, path);
+  return ParseHosts(ReadFlagFile("hostfile", path), path);
 }
 
 /// The machines to choose from: those of the host file, or this machine with its GPUs.

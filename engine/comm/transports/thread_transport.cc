@@ -20,6 +20,7 @@
 #include "engine/comm/groups/specs.h"
 #include "engine/comm/groups/stream_point.h"
 #include "engine/comm/transports/patience.h"
+#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
@@ -134,12 +135,6 @@ class ThreadSendLink : public SendLink {
   Pipe& pipe_;
 };
 
-std::string TextOf(const TensorSpecs& specs) {
-  std::vector<std::string> texts;
-  for (const TensorSpec& spec : specs) texts.push_back(spec.ToString());
-  return Join(texts, " and ");
-}
-
 class ThreadRecvLink : public RecvLink {
  public:
   explicit ThreadRecvLink(Pipe& pipe) : pipe_(pipe) {}
@@ -156,8 +151,8 @@ class ThreadRecvLink : public RecvLink {
     Tensors tensors = message.Take();
     // The engine's own messages fit; a script's may not (strata.comm).
     if (!Fits(tensors, posted_.front())) {
-      throw WorldError(Str("rank ", pipe_.spec.from, " sent ", TextOf(SpecsOf(tensors)),
-                           " where rank ", pipe_.spec.to, " expected ", TextOf(posted_.front())));
+      throw WorldError(Str("rank ", pipe_.spec.from, " sent ", ToString(SpecsOf(tensors)),
+                           " where rank ", pipe_.spec.to, " expected ", ToString(posted_.front())));
     }
     posted_.pop_front();
     return tensors;

@@ -338,16 +338,21 @@ Value ConfigOverrides(const std::string& text, const std::string& name, const Va
   return ConfigFile(config, name, flags).Overrides();
 }
 
-Value ReadConfigFile(const std::string& path, const Value& flags) {
+std::string ReadFlagFile(const char* flag, const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error) ||
       std::filesystem::is_character_file(path, error)) {  // such as /dev/zero, which has no end
-    throw ConfigError(Str("--config=", path, ": expected a file, this is a folder or a device"));
+    throw ConfigError(
+        Str("--", flag, "=", path, ": expected a file, this is a folder or a device"));
   }
   std::ifstream file(path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) throw ConfigError(Str("--config=", path, ": ", std::strerror(errno)));
-  return ConfigOverrides(text, path, flags);
+  if (!file) throw ConfigError(Str("--", flag, "=", path, ": ", std::strerror(errno)));
+  return text;
+}
+
+Value ReadConfigFile(const std::string& path, const Value& flags) {
+  return ConfigOverrides(ReadFlagFile("config", path), path, flags);
 }
 
 }  // namespace strata

@@ -39,4 +39,8 @@ Value ConfigOverrides(const std::string& text, const std::string& name, const Va
 /// The same for a file. Throws ConfigError also when the file cannot be read.
 Value ReadConfigFile(const std::string& path, const Value& flags);
 
+/// The text of the file, or pipe, that `--FLAG=PATH` names. Throws ConfigError where it cannot be
+/// read, for a folder, and for a device, which may have no end.
+std::string ReadFlagFile(const char* flag, const std::string& path);
+
 }  // namespace strata
