@@ -151,19 +151,24 @@ def config(strata):
 
 
 def true_torchrun(strata):
-    run_true_launcher(strata, "torchrun", ["--nproc_per_node", "2", "--no-python"])
+    with open(os.path.join(os.environ["TEST_SRCDIR"], "pytorch/folder.txt"), encoding="utf-8") as file:
+        folder = file.read().strip()
+    if not folder:
+        return program.skipped("there is no PyTorch here (tools/pytorch says why)")
+    torchrun = ["/usr/bin/python3", "-B", "-m", "torch.distributed.run"]
+    return run_true_launcher(strata, [*torchrun, "--nproc_per_node", "2", "--no-python"],
+                             {"PYTHONPATH": folder, "TMPDIR": strata.folder})
 
 
 def true_mpirun(strata):
-    run_true_launcher(strata, "mpirun", ["--allow-run-as-root", "--oversubscribe", "-n", "2"])
+    if not shutil.which("mpirun"):
+        return program.skipped("there is no mpirun here (apt-get install openmpi-bin)")
+    # By its bare name: it takes its own folder for a prefix.
+    return run_true_launcher(strata, ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"])
 
 
-def run_true_launcher(strata, name, flags):
-    if not shutil.which(name):
-        print("skipped: there is no", name, "here")
-        return
-    # By its bare name: mpirun takes its own folder for a prefix.
-    code, out, errors = start(strata, before=[name, *flags]).end()
+def run_true_launcher(strata, before, environment=None):
+    code, out, errors = start(strata, before=before, environment=environment).end()
     require(code == 0 and out.count("step 3/3") == 1, "one training", out + errors)
 
 

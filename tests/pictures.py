@@ -220,8 +220,7 @@ def browser(strata):
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser",
                                                     "google-chrome"])), None)
     if not chromium:
-        print("skipped: there is no chromium here")
-        return
+        return program.skipped("there is no chromium here")
     strata.write("wide.lua", WIDE)
     strata.run("plan", "wide.lua", "--html=wide.html", "--svg=wide.svg")
     for name in ("wide.html", "wide.svg"):

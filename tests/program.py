@@ -1,6 +1,7 @@
 """The program under test, for the tests beside this file: started in an empty folder of its own, as
 its users start it."""
 
+import importlib
 import json
 import os
 import random
@@ -15,10 +16,27 @@ import uuid
 
 PATIENCE = 60_000  # ms; far above what anything takes
 
+# A shell's background jobs ignore them, and so would all that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
 
 def require(condition, what, shown):
     if not condition:
         raise AssertionError("expected %s in:\n%s" % (what, shown))
+
+
+def skipped(why):
+    """Says that a part of the test is left out; tools/test lists these lines."""
+    print("skipped:", why, flush=True)
+
+
+def package(name):
+    """A module of the packages that tools/readers installs; None, and said, where they are not here."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        return skipped("%s (tools/readers says why)" % error)
 
 
 def free_port():

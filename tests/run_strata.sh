@@ -9,6 +9,8 @@ shift
 export STRATA_ENGINE=$root/lua/libstrata_engine.so
 export STRATA_CACHE=$TEST_SRCDIR/digits STRATA_SHARE=$root HOME=$TEST_TMPDIR
 export PYTHONPATH=$root/tests:$root/tests/differential  # what tests in folders share
+readers=$TEST_SRCDIR/readers/folder.txt  # in the data of tests that read with others' packages
+[[ ! -e $readers ]] || PYTHONPATH+=:$(<"$readers")
 export TMPDIR=$TEST_TMPDIR/temporary
 mkdir -p "$TMPDIR"
 /usr/bin/python3 -B "$root/$program" "$root/launcher/strata" "$root/models" "$@"

@@ -66,7 +66,7 @@ def bash(strata):
 
 def zsh(strata):
     if not shutil.which("zsh"):
-        return print("skipped: there is no zsh here (apt-get install zsh)")
+        return program.skipped("there is no zsh here (apt-get install zsh)")
     return completes(strata, "zsh")
 
 
@@ -144,7 +144,7 @@ def types(strata):
 def luacheck(strata):
     """luacheck finds nothing in what is shipped."""
     if not shutil.which("luacheck"):
-        return print("skipped: there is no luacheck here (apt-get install lua-check)")
+        return program.skipped("there is no luacheck here (apt-get install lua-check)")
     root = strata.root
     ran = subprocess.run(["luacheck", "--no-color", "--config", root + "/.luacheckrc", root + "/models",
                           root + "/tests/tasks"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

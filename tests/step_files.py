@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The files of a training's numbers, read as the programs read them that they are for: by those
-programs' own packages where they are installed, and by readers of this file's own.
+programs' own packages (tools/readers), and by readers of this file's own.
 
 usage: step_files.py STRATA MODELS TEST...
 """
@@ -71,13 +71,14 @@ def prometheus(strata):
     require(found["strata_steps_done"] == 8, "eight steps", text)
     require(found["strata_loss"] == steps[7]["loss"], "the last loss", text)
     require(found["strata_test_accuracy"] == tests[7]["accuracy"], "the last accuracy", text)
-    try:
-        from prometheus_client.parser import text_string_to_metric_families
-    except ImportError:
-        return print("without prometheus_client")
-    theirs = {sample.name: sample.value for family in text_string_to_metric_families(text)
-              for sample in family.samples}
-    require(theirs["strata_loss"] == steps[7]["loss"], "the last loss", theirs)
+    if parser := program.package("prometheus_client.parser"):
+        theirs = {sample.name + labels(sample): sample.value for family in parser.text_string_to_metric_families(text)
+                  for sample in family.samples}
+        require(theirs == found, "prometheus_client's", (theirs, found))
+
+
+def labels(sample):
+    return "{%s}" % ",".join('%s="%s"' % pair for pair in sample.labels.items()) if sample.labels else ""
 
 
 def crc32c(data):
@@ -164,6 +165,16 @@ def events_of(paths):
     return found
 
 
+def accumulated(strata):
+    """What TensorBoard's own reader makes of the folder `events`; None where it is not here."""
+    reader = program.package("tensorboard.backend.event_processing.event_accumulator")
+    if reader is None:
+        return None
+    events = reader.EventAccumulator(strata.path("events"), size_guidance={"histograms": 0})
+    events.Reload()
+    return events
+
+
 def tensorboard(strata):
     steps, tests = in_two_runs(strata, "--tensorboard=events")
     paths = glob.glob(strata.path("events/events.out.tfevents.*"))
@@ -178,14 +189,9 @@ def tensorboard(strata):
                     "the log's accuracy", what)
 
     agrees(events_of(paths), "our reader")
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    except ImportError:
-        return print("without tensorboard")
-    events = EventAccumulator(strata.path("events"))
-    events.Reload()
-    agrees({tag: {event.step: event.value for event in events.Scalars(tag)}
-            for tag in events.Tags()["scalars"]}, "tensorboard")
+    if events := accumulated(strata):
+        agrees({tag: {event.step: event.value for event in events.Scalars(tag)}
+                for tag in events.Tags()["scalars"]}, "tensorboard")
 
 
 def texts(strata):
@@ -196,16 +202,10 @@ def texts(strata):
     require(sorted(logged) == [1, 3], "two texts", logged)
     found = events_of(glob.glob(strata.path("events/*")))
     require(found["samples/1"] == logged, "the log's texts", found)
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-        from tensorboard.util import tensor_util
-    except ImportError:
-        return print("without tensorboard")
-    events = EventAccumulator(strata.path("events"))
-    events.Reload()
-    theirs = {event.step: tensor_util.make_ndarray(event.tensor_proto)[0].decode()
-              for event in events.Tensors("samples/1")}
-    require(theirs == logged, "tensorboard's", theirs)
+    if events := accumulated(strata):
+        array_of = program.package("tensorboard.util.tensor_util").make_ndarray
+        theirs = {event.step: array_of(event.tensor_proto)[0].decode() for event in events.Tensors("samples/1")}
+        require(theirs == logged, "tensorboard's", theirs)
 
 
 # The same training, whose gradients are read from the engine.
@@ -269,14 +269,9 @@ def histograms(strata):
     agrees(logged, "the log")
     refused = strata.run("train", "digits.lua", "--histograms=2", "--steps=1", code=2)
     require("--tensorboard=DIR" in refused, "who would get them", refused)
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    except ImportError:
-        return print("without tensorboard")
-    events = EventAccumulator(strata.path("events"), size_guidance={"histograms": 0})
-    events.Reload()
-    agrees({tag: {event.step: event.histogram_value for event in events.Histograms(tag)}
-            for tag in events.Tags()["histograms"]}, "tensorboard")
+    if events := accumulated(strata):
+        agrees({tag: {event.step: event.histogram_value for event in events.Histograms(tag)}
+                for tag in events.Tags()["histograms"]}, "tensorboard")
 
 
 def plain(strata):

@@ -599,8 +599,7 @@ def loads_there(strata):
         sys.path.insert(0, os.path.join(DATA, "weights"))
         import make_weights
     except ImportError as error:
-        print("skipped: no transformers and torchvision (%s)" % error)
-        return
+        return program.skipped("no transformers and torchvision (%s)" % error)
 
     def require_same(name, model, ours, what):
         x = torch.tensor(golden(name)["x"]).view(golden(name)["x_shape"])

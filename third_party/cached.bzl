@@ -1,4 +1,4 @@
-"""What the set-up puts into the shared cache, as repositories: LibTorch, the UCI digits, PyTorch."""
+"""What the set-up puts into the shared cache, as repositories: LibTorch, the UCI digits, others' Python packages."""
 
 _CACHE_VARIABLES = ["HOME", "STRATA_CACHE", "XDG_CACHE_HOME"]
 
@@ -19,7 +19,7 @@ def _nvidia_folders(torch, kind):
     return [folder for folder in folders if folder.exists]
 
 def _libtorch_impl(ctx):
-    torch = _path_from(ctx, Label("//tools:libtorch"), Label("//tools:wheels.txt"))
+    torch = _path_from(ctx, Label("//tools:libtorch"), Label("//tools:pins/wheels.txt"))
     lib = torch.get_child("lib")
     ctx.symlink(torch.get_child("include"), "torch")
     cuda_includes = []
@@ -53,7 +53,7 @@ libtorch_repository = repository_rule(
 )
 
 def _digits_impl(ctx):
-    file = _path_from(ctx, Label("//tools:digits"), Label("//tools:digits.txt"))
+    file = _path_from(ctx, Label("//tools:digits"), Label("//tools:pins/digits.txt"))
     ctx.symlink(file, "data/digits.csv")
     ctx.file("BUILD", "exports_files([\"data/digits.csv\"])\n")
 
@@ -64,23 +64,37 @@ digits_repository = repository_rule(
     local = True,
 )
 
-def _pytorch_impl(ctx):
-    # Only tests need it: without it they are skipped, and the build goes on.
-    for pins in [Label("//tools:wheels.txt"), Label("//tools:peers/requirements.txt")]:
-        ctx.path(pins)
-    result = ctx.execute([ctx.path(Label("//tools:pytorch"))], timeout = 3600)
-    compatible_with = []
+def _folder_for_tests(ctx, name, script, pins):
+    """Writes folder.txt, what a script of tools/ prints, and whether there is one: without it, the build goes on."""
+    for file in pins:
+        ctx.path(file)
+    result = ctx.execute([ctx.path(script)], timeout = 3600)
     if result.return_code:
         # buildifier: disable=print
-        print("no test compares with PyTorch: " + result.stderr)
-        compatible_with = ["@platforms//:incompatible"]
+        print("no test compares with %s: %s" % (name, result.stderr))
     ctx.file("folder.txt", result.stdout)
-    ctx.file("config.bzl", "PYTORCH_COMPATIBLE_WITH = %r\n" % compatible_with)
     ctx.file("BUILD", "exports_files([\"folder.txt\"])\n")
+    return result.return_code == 0
+
+def _pytorch_impl(ctx):
+    pins = [Label("//tools:pins/wheels.txt"), Label("//tools:peers/requirements.txt")]
+    is_there = _folder_for_tests(ctx, "PyTorch", Label("//tools:pytorch"), pins)
+    compatible_with = [] if is_there else ["@platforms//:incompatible"]
+    ctx.file("config.bzl", "PYTORCH_COMPATIBLE_WITH = %r\n" % compatible_with)
 
 pytorch_repository = repository_rule(
     implementation = _pytorch_impl,
     doc = "folder.txt: where PyTorch's Python code is; PYTORCH_COMPATIBLE_WITH for tests that need it.",
     environ = _CACHE_VARIABLES + ["LIBTORCH"],
+    local = True,
+)
+
+def _readers_impl(ctx):
+    _folder_for_tests(ctx, "others' readers", Label("//tools:readers"), [Label("//tools:pins/readers.txt")])
+
+readers_repository = repository_rule(
+    implementation = _readers_impl,
+    doc = "folder.txt: where the Python packages are that read what Strata writes; empty where they are not.",
+    environ = _CACHE_VARIABLES,
     local = True,
 )

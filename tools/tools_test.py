@@ -199,6 +199,15 @@ class TestTest(Checkout):
         self.check(log, 0, "1 passed, 0 failed, 1 skipped", 0)
         self.assertIn("1 that compare with PyTorch", self.run_tool("test").stderr)
 
+    def test_says_what_tests_left_out(self):
+        self.write("bazel-testlogs/a/a_test/test.log", "a line\nskipped: there is no zsh here\n")
+        self.write("bazel-testlogs/b/b_test/test.log", "b.cc:7: Skipped\nroot may do everything\nb.cc:9: Failure\n")
+        self.write("bazel-testlogs/c/c_test/test.log", "skipped: a test that did not run today\n")
+        self.check("//a:a_test (cached) PASSED in 0.1s\n//b:b_test  FAILED in 1.0s\n", 3, "1 passed, 1 failed", 1)
+        said = [line for line in self.run_tool("test").stderr.splitlines() if "skipped" in line]
+        self.assertEqual(said, ["  skipped    1 in a test that ran: root may do everything",
+                                "  skipped    1 in a test that ran: there is no zsh here"])
+
     def test_a_failed_set_up_is_a_failure(self):
         self.write("tools/setup", "#!/bin/bash\nexit 1\n", 0o755)
         self.check("", 0, "0 passed, 1 failed", 1)
@@ -210,7 +219,7 @@ class SetupTest(Checkout):
     def setUp(self):
         super().setUp()
         self.write("tools/setup", (TOOLS / "setup").read_text(), 0o755)
-        self.write("tools/packages.txt", "one\ntwo\n")
+        self.write("tools/pins/packages.txt", "one\ntwo\n")
         for tool in ("libtorch", "digits"):
             self.write(f"tools/{tool}", "#!/bin/bash\n", 0o755)
         self.write("updates", "")
@@ -271,10 +280,10 @@ class BazelTest(Checkout):
 
 class PinsTest(unittest.TestCase):
     def test_are_well_formed(self):
-        self.assertEqual(len(wheels.read_pins(TOOLS / "digits.txt")), 1)
-        names = [pin.split("==")[0] for pin in wheels.read_pins(TOOLS / "wheels.txt")]
-        self.assertEqual(len(names), len(set(names)))
-        self.assertIn("torch", names)
+        for file, member in [("digits", "scikit-learn"), ("readers", "tensorboard"), ("wheels", "torch")]:
+            names = [pin.split("==")[0] for pin in wheels.read_pins(TOOLS / f"pins/{file}.txt")]
+            self.assertEqual(len(names), len(set(names)))
+            self.assertIn(member, names)
 
     def test_refuses_a_line_without_a_hash(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:

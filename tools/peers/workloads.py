@@ -250,7 +250,7 @@ def peers_folder():
     own = {name: value for name, value in os.environ.items() if name != "LIBTORCH"}
     torch = pathlib.Path(subprocess.run([ROOT / "tools/libtorch"], env=own, check=True,
                                         stdout=subprocess.PIPE, text=True).stdout.strip())
-    pin = [wheels.pin_of(ROOT / "tools/wheels.txt", "torch")]
+    pin = [wheels.pin_of(ROOT / "tools/pins/wheels.txt", "torch")]
     pins = wheels.read_pins(_PEERS / "requirements.txt")
     folder = wheels.cache() / f"peers-{wheels.digest(pin + pins)}"
     wheels.make_once(folder, lambda partial: install(pin, pins, torch, partial))
