@@ -1,5 +1,5 @@
-// What writes weights and saves is killed before each call that changes the disk: there is the
-// whole or nothing, and another process can write it.
+// What writes weights and saves is killed before each call that changes the disk, or that call
+// fails: there is the whole or nothing, and it can be written again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +10,8 @@
 #include <map>
 #include <string>
 
+#include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/checkpoint/files/killing.h"
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/testing.h"
@@ -21,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AnyOf;
+using testing::HasSubstr;
 
 /// Of a file, or of all files of a folder, by name.
 std::map<std::string, std::string> BytesOf(const std::string& path) {
@@ -63,6 +66,38 @@ class KilledWritingTest : public testing::Test {
       EXPECT_TRUE(is_there || !is_over);
     }
     EXPECT_GT(kills, 5);
+    for (const bool lasts : {false, true}) ExpectWholeOrTold(name, write, lasts);
+  }
+
+  /// The disk fails at one call, or from then on.
+  void ExpectWholeOrTold(const std::string& name,
+                         const std::function<void(const std::string&)>& write, bool lasts) {
+    int failures = 0;
+    for (bool is_over = false; !is_over; ++failures) {
+      const TestFolder folder;
+      const std::string out = folder.Inside(name);
+      std::string told;
+      is_over = !Fails(
+          {failures, lasts}, folder, [&] { write(out); }, &told);
+      EXPECT_TRUE(fs::exists(out) || !told.empty()) << failures << lasts;
+      EXPECT_THAT(told, AnyOf("", HasSubstr("Input/output error"))) << failures << lasts;
+      EXPECT_TRUE(!is_over || told.empty()) << told;
+      if (!fs::exists(out)) write(out);
+      EXPECT_NO_THROW(Checkpoint::Open(out)) << failures << lasts;
+    }
+    EXPECT_GT(failures, 5);
+  }
+
+  /// FailsOnDisk(); what is thrown goes to `told`, "" if nothing is.
+  static bool Fails(const DiskFailure& failure, const TestFolder& folder,
+                    const std::function<void()>& work, std::string* told) {
+    return FailsOnDisk(failure, folder.path(), [&] {
+      try {
+        work();
+      } catch (const WorldError& error) {
+        *told = error.what();
+      }
+    });
   }
 
   TestFolder in_;
@@ -102,6 +137,31 @@ TEST_F(KilledWritingTest, Save) {
       EXPECT_EQ(TroubleWithSave(folder.path()), "") << kills;
     }
     EXPECT_GT(kills, 10);
+  }
+}
+
+/// A save that is reported as taken is the newest; one that fails says why, and leaves a whole one.
+TEST_F(KilledWritingTest, SaveOnADiskThatFails) {
+  for (const bool lasts : {false, true}) {
+    int failures = 0;
+    for (bool is_over = false; !is_over; ++failures) {
+      SCOPED_TRACE(Str("call ", failures, lasts ? " and all after it" : ""));
+      const TestFolder folder;
+      SaveFolder saves(folder.path(), 1);
+      WriteTestSave(saves, 10);
+      std::string told;
+      is_over = !Fails(
+          {failures, lasts}, folder, [&] { WriteTestSave(saves, 20); }, &told);
+      const std::optional<LatestSave> latest = ReadLatest(folder.path());
+      ASSERT_TRUE(latest);
+      EXPECT_THAT(latest->name, AnyOf(SaveName(20), told.empty() ? "" : SaveName(10)));
+      EXPECT_EQ(TroubleWithSave(folder.path()), "");
+      EXPECT_THAT(told, AnyOf("", HasSubstr("Input/output error")));
+      WriteTestSave(saves, 30);  // when the disk works again
+      EXPECT_EQ(ReadLatest(folder.path())->name, SaveName(30));
+      EXPECT_EQ(TroubleWithSave(folder.path()), "");
+    }
+    EXPECT_GT(failures, 10);
   }
 }
 

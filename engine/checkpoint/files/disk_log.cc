@@ -1,6 +1,7 @@
 // The C library's calls by their system calls, so that ours can stand before them.
 #include "engine/checkpoint/files/disk_log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -30,7 +31,7 @@ std::string PathOf(int fd) {
 }  // namespace
 
 DiskLog::DiskLog(const std::string& folder, std::function<void()> before_write,
-                 std::function<void()> before_change)
+                 std::function<int()> before_change)
     : folder_(fs::canonical(folder)),
       before_write_(std::move(before_write)),
       before_change_(std::move(before_change)) {
@@ -44,23 +45,27 @@ std::vector<std::string> DiskLog::events() const {
   return events_;
 }
 
-void DiskLog::OnChange(const std::string& path) {
+bool DiskLog::OnChange(const std::string& path) {
   DiskLog* log = current;
-  if (log && log->IsInside(path)) log->before_change_();
+  const int error = log && log->IsInside(path) ? log->before_change_() : 0;
+  if (error != 0) errno = error;
+  return error == 0;
 }
 
-void DiskLog::OnWrite(int fd) {
-  OnChange(PathOf(fd));
+bool DiskLog::OnWrite(int fd) {
+  if (!OnChange(PathOf(fd))) return false;
   DiskLog* log = current;
-  if (!log || !log->IsInside(PathOf(fd))) return;
+  if (!log || !log->IsInside(PathOf(fd))) return true;
   log->before_write_();
   log->Add(Str("write ", log->Name(PathOf(fd))));
+  return true;
 }
 
-void DiskLog::OnSync(int fd) {
-  OnChange(PathOf(fd));
+bool DiskLog::OnSync(int fd) {
+  if (!OnChange(PathOf(fd))) return false;
   DiskLog* log = current;
   if (log && log->IsInside(PathOf(fd))) log->Add(Str("sync ", log->Name(PathOf(fd))));
+  return true;
 }
 
 void DiskLog::OnRename(const std::string& from, const std::string& to) {
@@ -90,33 +95,33 @@ void DiskLog::Add(const std::string& event) {
 extern "C" {
 
 ssize_t write(int fd, const void* bytes, size_t count) {
-  strata::DiskLog::OnWrite(fd);
+  if (!strata::DiskLog::OnWrite(fd)) return -1;
   return ::syscall(SYS_write, fd, bytes, count);
 }
 
 int fsync(int fd) {
-  strata::DiskLog::OnSync(fd);
+  if (!strata::DiskLog::OnSync(fd)) return -1;
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
 ssize_t pwrite(int fd, const void* bytes, size_t count, off_t place) {
-  strata::DiskLog::OnChange(strata::PathOf(fd));
+  if (!strata::DiskLog::OnChange(strata::PathOf(fd))) return -1;
   return ::syscall(SYS_pwrite64, fd, bytes, count, place);
 }
 
 int ftruncate(int fd, off_t size) noexcept {
-  strata::DiskLog::OnChange(strata::PathOf(fd));
+  if (!strata::DiskLog::OnChange(strata::PathOf(fd))) return -1;
   return static_cast<int>(::syscall(SYS_ftruncate, fd, size));
 }
 
 int unlink(const char* path) noexcept {
-  strata::DiskLog::OnChange(strata::fs::weakly_canonical(path));
+  if (!strata::DiskLog::OnChange(strata::fs::weakly_canonical(path))) return -1;
   return static_cast<int>(::syscall(SYS_unlink, path));
 }
 
 int renameat2(int from_folder, const char* from, int to_folder, const char* to,
               unsigned int flags) noexcept {
-  strata::DiskLog::OnChange(strata::fs::weakly_canonical(to));
+  if (!strata::DiskLog::OnChange(strata::fs::weakly_canonical(to))) return -1;
   const long done = ::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
   if (done == 0) strata::DiskLog::OnRename(from, to);
   return static_cast<int>(done);

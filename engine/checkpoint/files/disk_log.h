@@ -1,6 +1,6 @@
 // DiskLog: in which order a process writes, syncs and renames files; for tests. Who links it has
 // its own write(), pwrite(), fsync(), ftruncate(), unlink(), rename() and renameat2(), which do
-// what the C library's do.
+// what the C library's do, or fail where a test says so.
 #pragma once
 
 #include <functional>
@@ -16,19 +16,20 @@ namespace strata {
 class DiskLog {
  public:
   /// Both are called on the thread that writes: `before_write` before it does, `before_change`
-  /// before each call that writes, syncs, renames or removes.
+  /// before each call that writes, syncs, renames or removes. What it returns but 0 is the errno
+  /// with which that call fails.
   explicit DiskLog(
       const std::string& folder, std::function<void()> before_write = [] {},
-      std::function<void()> before_change = [] {});
+      std::function<int()> before_change = [] { return 0; });
   ~DiskLog();
   DiskLog(const DiskLog&) = delete;
   DiskLog& operator=(const DiskLog&) = delete;
   std::vector<std::string> events() const;
 
-  // For the calls.
-  static void OnWrite(int fd);
-  static void OnSync(int fd);
-  static void OnChange(const std::string& path);
+  // For the calls. False: it fails, and errno says why.
+  static bool OnWrite(int fd);
+  static bool OnSync(int fd);
+  static bool OnChange(const std::string& path);
   static void OnRename(const std::string& from, const std::string& to);
 
  private:
@@ -37,7 +38,8 @@ class DiskLog {
   void Add(const std::string& event);
 
   const std::string folder_;
-  const std::function<void()> before_write_, before_change_;
+  const std::function<void()> before_write_;
+  const std::function<int()> before_change_;
   mutable std::mutex mutex_;
   std::vector<std::string> events_;
 };

@@ -1,10 +1,13 @@
-// KilledBefore(): a process that dies before it changes the disk once more; for tests.
+// KilledBefore(): a process that dies before it changes the disk once more, and a disk that fails
+// then; for tests.
 #pragma once
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
 
@@ -21,6 +24,7 @@ inline bool KilledBefore(int count, const std::string& folder, const std::functi
         folder, [] {},
         [left = count]() mutable {
           if (left-- == 0) ::kill(::getpid(), SIGKILL);
+          return 0;
         });
     work();
     ::_exit(0);
@@ -28,6 +32,27 @@ inline bool KilledBefore(int count, const std::string& folder, const std::functi
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+/// Which call number of those that change something in a folder (from 0) fails with EIO, and
+/// whether all after it do.
+struct DiskFailure {
+  int count = 0;
+  bool lasts = false;
+};
+
+/// Runs `work` on such a disk. False: it made fewer calls. What it throws, it throws here.
+inline bool FailsOnDisk(const DiskFailure& failure, const std::string& folder,
+                        const std::function<void()>& work) {
+  std::atomic<int> calls = 0;
+  const DiskLog log(
+      folder, [] {},
+      [&] {
+        const int call = calls++;
+        return call == failure.count || (failure.lasts && call > failure.count) ? EIO : 0;
+      });
+  work();
+  return calls > failure.count;
 }
 
 }  // namespace strata

@@ -2,15 +2,28 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <map>
+#include <memory>
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/testing.h"
+
+/// Whether flock() fails as on a file system that knows no locks.
+static bool has_no_locks = false;
+
+extern "C" int flock(int fd, int operation) noexcept {
+  if (!has_no_locks) return static_cast<int>(::syscall(SYS_flock, fd, operation));
+  errno = ENOLCK;
+  return -1;
+}
 
 namespace strata {
 namespace {
@@ -176,6 +189,22 @@ TEST(SaveFolderTest, AnOwnerOnAnotherMachineLivesAsLongAsItIsTouched) {
   Touch(test.Inside(".owner"), std::chrono::seconds(60));
   const SaveFolder folder(test.path(), 2, {});
   EXPECT_THAT(NamesIn(test.path()), IsEmpty());
+}
+
+// Nothing but the heartbeat tells of owners, those of this machine as well.
+TEST(SaveFolderTest, AFileSystemMayHaveNoLocks) {
+  has_no_locks = true;
+  TestFolder test;
+  auto first = std::make_unique<SaveFolder>(test.path(), 2);
+  const std::string owner = ReadText(test.Inside(".owner"));
+  EXPECT_THAT(ConfigErrorOf([&] { SaveFolder second(test.path(), 2, {}); }),
+              HasSubstr("another training saves to"));
+  first.reset();
+  WriteText(test.Inside(".owner"), owner);  // as a kill leaves it
+  Touch(test.Inside(".owner"), std::chrono::seconds(60));
+  EXPECT_EQ(WriteTestSave(*std::make_unique<SaveFolder>(test.path(), 2), 10),
+            test.Inside("step-00000010"));
+  has_no_locks = false;
 }
 
 TEST(SaveFolderTest, WhoLostItsFolderCommitsNothing) {

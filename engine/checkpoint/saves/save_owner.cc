@@ -69,8 +69,8 @@ SaveOwner::SaveOwner(const std::string& folder, std::chrono::duration<double> pa
     : folder_(folder), path_(Str(folder, "/", kFile)) {
   lock_ = Fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock_.is_open()) ThrowErrno(Str("cannot open the folder ", folder));
-  Lock(patience);
-  WaitForOther(patience);
+  const bool is_locked = Lock(patience);
+  WaitForOther(patience, is_locked);
   Write();
   heart_ = std::thread([this] { Beat(); });
 }
@@ -89,20 +89,23 @@ SaveOwner::~SaveOwner() {
   }
 }
 
-void SaveOwner::Lock(std::chrono::duration<double> patience) {
+/// False where the file system knows no locks.
+bool SaveOwner::Lock(std::chrono::duration<double> patience) {
   const auto end = Clock::now() + patience;
   while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
+    if (errno == ENOLCK || errno == ENOSYS || errno == EOPNOTSUPP) return false;
     if (errno != EWOULDBLOCK) ThrowErrno(Str("cannot lock the folder ", folder_));
     if (Clock::now() > end) ThrowTaken(folder_, ReadOwner(path_));
     std::this_thread::sleep_for(kLook);
   }
+  return true;
 }
 
 /// Of another machine the lock may tell nothing; a heartbeat does.
-void SaveOwner::WaitForOther(std::chrono::duration<double> patience) const {
+void SaveOwner::WaitForOther(std::chrono::duration<double> patience, bool is_locked) const {
   const std::string owner = ReadOwner(path_);
-  if (owner.empty() || owner.starts_with(ThisHost() + " ")) return;
+  if (owner.empty() || (is_locked && owner.starts_with(ThisHost() + " "))) return;
   const std::string probe = Str(folder_, "/", kTemporary, ::getpid());
   const Seconds first = SilenceOf(path_, probe);
   const auto begin = Clock::now();

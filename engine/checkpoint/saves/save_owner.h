@@ -13,9 +13,9 @@ namespace strata {
 
 /// While an object lives, the folder is this process's. Two things say so:
 /// - a lock of the folder's, which the kernel drops when its process ends; it holds on one machine,
-///   and on others only where the file system carries locks;
+///   and on others only where the file system carries locks; some file systems have none;
 /// - the file `.owner`, "HOST PID WORD", touched every kBeat. Its owner counts as dead when it is
-///   of this machine, where the lock tells, or was not touched for kSilence. Ages are told by the
+///   of this machine, where a lock tells, or was not touched for kSilence. Ages are told by the
 ///   folder's own file system, so that clocks need not agree.
 class SaveOwner {
  public:
@@ -41,8 +41,8 @@ class SaveOwner {
   bool IsFolderGone() const;
 
  private:
-  void Lock(std::chrono::duration<double> patience);
-  void WaitForOther(std::chrono::duration<double> patience) const;
+  bool Lock(std::chrono::duration<double> patience);
+  void WaitForOther(std::chrono::duration<double> patience, bool is_locked) const;
   void Write();
   void Beat();
 
