@@ -15,6 +15,7 @@ import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -164,7 +165,7 @@ def killed_launchers(strata, times=0):
 
 
 def listeners(job):
-    """The addresses at which the job's processes listen, as /proc/net shows them."""
+    """(address, port) of all places at which the job's processes listen, as /proc/net shows them."""
     inodes = set()
     for pid in [job.process.pid] + [pid for pids in job.pids().values() for pid in pids]:
         for descriptor in os.listdir("/proc/%d/fd" % pid):
@@ -180,7 +181,7 @@ def listeners(job):
         with open(table) as file:
             for row in [line.split() for line in list(file)[1:]]:
                 if row[3] == "0A" and row[9] in inodes:
-                    found.append(row[1].split(":")[0])
+                    found.append(tuple(row[1].split(":")))
     return found
 
 
@@ -190,12 +191,40 @@ def loopback_listeners(strata):
     for action, least in [("START", 0), ("0F0", 4)]:  # every rank has Gloo's
         job = start(strata, fault="0:%s:STOP" % action)
         wait_for_stop(job, 0)
-        found = listeners(job)
+        found = [address for address, _ in listeners(job)]
         job.process.kill()
         job.process.wait()
         require(len(found) >= least and set(found) <= {"0100007F", "0" * 24 + "01000000"},
                 "listeners on loopback at " + action, found)
         require(action != "START" or not found, "no listener at START", found)
+
+
+def strangers(strata):
+    """Whatever comes to the ports of a training changes none of its bits."""
+    steps, chance = 1000, random.Random(5)
+    strata.run("train", *DIGITS, "--steps=%d" % steps, "--log=whole.jsonl")
+    job = strata.start("train", *DIGITS, "--steps=%d" % steps, "--log=log.jsonl")
+    job.wait_for_steps()
+    ports = {int(port, 16) for _, port in listeners(job)}
+    require(len(ports) == 4, "a port of each rank's Gloo", ports)
+    words = [b"", b"\0", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", bytes(8),
+             b"\1" + bytes(7), b"\xff" * 8, bytes(1 << 20)] + [chance.randbytes(2 ** i) for i in range(1, 20)]
+    connections = []
+    for port in ports:
+        for word in words:
+            connection = socket.create_connection(("127.0.0.1", port))
+            connection.setblocking(False)
+            try:
+                connection.send(word)  # what it takes
+            except OSError:
+                pass  # sent away already
+            (connections.append if chance.random() < 0.5 else socket.socket.close)(connection)
+    require(job.process.poll() is None, "a training that goes on", job.process)
+    code, out, errors = job.end()
+    require(code == 0, "a training to its end", (code, out, errors))
+    require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps), "the same bits", (out, errors))
+    for connection in connections:
+        connection.close()
 
 
 def jobs_at_once(strata, rounds=1):
@@ -516,7 +545,7 @@ def mounted(*mounts):
     except OSError:
         allowed = False
     if not allowed:
-        print("skipped: no mounts of one's own here")
+        program.skipped("no mounts of one's own here")
     return before if allowed else None
 
 

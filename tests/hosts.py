@@ -175,7 +175,7 @@ class Namespaces:
         return "case $1 in\n%sesac\n" % cases
 
     def listeners(self):
-        return "".join(subprocess.run(["ip", "netns", "exec", name, "ss", "-Hltn"], check=True,
+        return "".join(subprocess.run(["ip", "netns", "exec", name, "ss", "-Hltnp"], check=True,
                                       stdout=subprocess.PIPE, text=True).stdout
                        for name in self.names)
 
@@ -186,7 +186,7 @@ def made_here(machines):
         return machines.__enter__()
     except (OSError, subprocess.CalledProcessError) as error:
         machines.__exit__()
-        print("skipped: no network namespaces here:", getattr(error, "stderr", None) or error)
+        program.skipped("no network namespaces here: %s" % (getattr(error, "stderr", None) or error))
         return None
 
 
@@ -207,7 +207,8 @@ def namespaces(strata, machines):
     """Two machines that reach each other over a network of their own, and nothing else."""
     job = train(strata, machines.ssh(), machines.addresses, "--steps=100000000", "--print_every=1")
     job.wait_for_steps()
-    listeners = [line.split()[3] for line in machines.listeners().splitlines()]
+    table = machines.listeners().splitlines()
+    listeners = [line.split()[3] for line in table]
     pids = job.pids()
     job.process.send_signal(signal.SIGINT)
     code, _, errors = job.end()
@@ -215,6 +216,7 @@ def namespaces(strata, machines):
     job.expect_all_gone(pids)
     require(listeners and all(listener.startswith("10.77.0.") for listener in listeners),
             "listeners on the network between them alone", listeners)
+    require(all(line.count("pid=") == 1 for line in table), "each held by one process alone", table)
     code, out, errors = train(strata, machines.ssh(), machines.addresses, "--steps=3").end()
     require(code == 0 and "step 3/3" in out, "a training", (code, out, errors))
 
@@ -226,7 +228,7 @@ def lose(machines, *which):
             machines.ip("netns", "exec", name, "iptables", "-A", "INPUT", *which, "-j", "DROP")
         return True
     except (OSError, subprocess.CalledProcessError) as error:
-        print("skipped: no packets can be lost here (iptables):", getattr(error, "stderr", None) or error)
+        program.skipped("no packets can be lost here (iptables): %s" % (getattr(error, "stderr", None) or error))
         return False
 
 
@@ -235,7 +237,7 @@ def has_lost(machines):
     tables = [machines.ip("netns", "exec", name, "iptables", "-nvxL", "INPUT") for name in machines.names]
     if any(int(count) for table in tables for count in re.findall(r"^ *(\d+) +\d+ DROP", table, re.M)):
         return True
-    print("skipped: the rules of iptables meet no packet here")
+    program.skipped("the rules of iptables meet no packet here")
     return False
 
 

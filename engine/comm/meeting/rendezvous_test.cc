@@ -152,6 +152,18 @@ TEST(MeetAtStoreTest, TheMissingAreNamed) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "no back-trace of c10d's";
 }
 
+TEST(MeetAtStoreTest, AStoreThatListensEverywhereSaysSo) {
+  RankPlace place;
+  place.world_size = 2;
+  place.local_world_size = 1;
+  place.store_host = "some.other.host.invalid";
+  testing::internal::CaptureStderr();
+  EXPECT_THAT(Meet({place}, 0.2), ElementsAre(HasSubstr("for rank 1, which did not come")));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("some.other.host.invalid is no address of this machine that others reach: "
+                        "rank 0 listens on all addresses, port "));
+}
+
 TEST(MeetAtStoreTest, NobodyServesTheStore) {
   std::vector<RankPlace> places = TwoPlaces();
   ::close(places[0].store_fd);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,18 +44,19 @@ std::string Receive(Wire& wire, size_t size) {
   return text;
 }
 
-/// A connection to where rank 0 listens.
-int Visit(Texts& texts) {
+/// Connects a socket to where rank 0 listens.
+int Visit(Texts& texts, int fd) {
   const std::vector<std::string> there = Split(texts.Get("wires/0"), ' ');
   EXPECT_EQ(there.at(1), "127.0.0.1");
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(std::stoi(there.at(0))));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   return fd;
 }
+int NewSocket() { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+int Visit(Texts& texts) { return Visit(texts, NewSocket()); }
 
 /// What the other side sends, at most `size` bytes; fewer when it closes the connection.
 std::string Read(int fd, size_t size) {
@@ -220,6 +222,23 @@ TEST(WiresTest, WhoKnowsTheSecretIsLetIn) {
   SendTo(guest, hello + ProofOf(Read(guest, kNonce), hello));
   EXPECT_EQ(Read(guest, kProof).size(), kProof);
   first.get();
+  ::close(guest);
+}
+
+// It would be told of the connection again and again.
+TEST(WiresTest, WhoHasNoDescriptorForAConnectionSaysSo) {
+  Texts texts;
+  auto host = std::async(std::launch::async, [&] { return Connect(texts, 0, 2, {{1, 0}}); });
+  const int guest = NewSocket();
+  texts.Get("wires/0");  // it listens
+  rlimit before = {}, few = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  few = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  Visit(texts, guest);
+  const std::string told = ErrorOf([&] { host.get(); });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(told, HasSubstr("rank 0 cannot take a connection (ulimit -n): Too many open files"));
   ::close(guest);
 }
 
