@@ -360,7 +360,25 @@ function F.triplet_margin_with_distance_loss(anchor, positive, negative, distanc
   return reduced((distance(anchor, positive) - to_negative + margin):clamp_min(0), reduction)
 end
 
+-- LibTorch takes labels as places in memory without a look; those behind a row's length it leaves alone.
+local function check_labels(targets, target_lengths, classes)
+  local function check(labels)
+    if labels:numel() == 0 then return end
+    local least, most = labels:min():item(), labels:max():item()
+    if least < 0 or most >= classes then
+      fail("targets must be within the ", classes, " classes, got ", least < 0 and least or most)
+    end
+  end
+  if targets:dim() ~= 2 then return check(targets) end
+  local lengths = type(target_lengths) == "table" and target_lengths or target_lengths:view(-1):tolist()
+  for row = 1, targets:size(0) do
+    local length = lengths[row] or 0  -- a wrong one is LibTorch's to refuse
+    if length > 0 and length <= targets:size(1) then check(targets:select(0, row - 1):narrow(0, 0, length)) end
+  end
+end
+
 function F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+  check_labels(targets, target_lengths, log_probs:size(-1))
   return aten.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
                        reduction_word(nil, nil, reduction), zero_infinity)
 end

@@ -210,6 +210,13 @@ TEST_F(FunctionalTest, ErrorsNameTheFunctionAndItsSignature) {
       {"F.interpolate(image, 2, {antialias=true})", "antialias needs mode"},
       {"F.interpolate(image, 2, {recompute_scale_factor=true})", "no meaning with a size"},
       {"F.grid_sample(image, x, {mode=\"bicubik\"})", "did you mean \"bicubic\"?"},
+      {"F.ctc_loss(F.zeros{4, 2, 3}, F.tensor{{1, 7}, {2, 1}}, {4, 4}, {2, 2})",
+       "targets must be within the 3 classes, got 7"},
+      {"F.ctc_loss(F.zeros{4, 2, 3}, F.tensor{{1, -1}, {2, 1}}, {4, 4}, F.tensor{2, 2})",
+       "targets must be within the 3 classes, got -1"},
+      {"F.ctc_loss(F.zeros{4, 2, 3}, F.tensor{1, 2, 3}, {4, 4}, {2, 1})",
+       "targets must be within the 3 classes, got 3"},
+      {"x:ctc_loss(labels, {4}, {2})", "it is F.ctc_loss("},
       {"F.affine_grid(x, {1, 1, 2, 2})",
        "theta must have the shape (N, 2, 3) for that size, got {2, 3}"},
       {"F.norm(F.ones{3}, \"nuc\")", "needs the two dims of the matrices"},
@@ -245,6 +252,8 @@ TEST_F(FunctionalTest, ErrorsNameTheFunctionAndItsSignature) {
     EXPECT_THAT(ErrorOf(example.text), AllOf(HasSubstr(example.shown), HasSubstr("prompt[")))
         << example.text;
   }
+  const char* padded = "F.ctc_loss(F.zeros{4, 2, 3}, F.tensor{{1, -1}, {2, 9}}, {4, 4}, {1, 1})";
+  EXPECT_EQ(Shown(Str("(", padded, ").shape")), "{}");
 }
 
 TEST_F(FunctionalTest, AttentionChecksItsShapes) {

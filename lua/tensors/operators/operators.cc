@@ -27,6 +27,8 @@ const std::set<std::string, std::less<>>& Forbidden() {
 bool IsInternal(std::string_view name) {
   if (name.starts_with("_foreach_")) return false;
   if (name == "native_batch_norm") return true;  // reads statistics that are not there
+  // Take labels and offsets as places in memory.
+  if (name == "ctc_loss" || name == "segment_reduce") return true;
   return name.starts_with("_") || name.find("_backward") != name.npos;
 }
 
