@@ -132,14 +132,20 @@ double F1(const Sums& table) {
   return present == 0 ? 0 : sum / present;
 }
 
-/// The mean over the columns.
+/// The mean over the columns. One whose targets are all alike has nothing to explain: it counts 1
+/// where it is met, else 0, as scikit-learn has it.
 double R2(const Sums& sums) {
+  constexpr double kRounding = 1e-14;  // of the sum of squares
   const size_t columns = sums.size() / 4;
   double sum = 0;
   for (size_t c = 0; c < columns; ++c) {
-    const double count = sums[c], total = sums[columns + c];
-    const double spread = sums[2 * columns + c] - total * total / count;
-    sum += 1 - sums[3 * columns + c] / spread;
+    const double count = sums[c], total = sums[columns + c], squares = sums[2 * columns + c];
+    const double spread = squares - total * total / count, errors = sums[3 * columns + c];
+    if (spread > kRounding * squares) {
+      sum += 1 - errors / spread;
+    } else {
+      sum += errors == 0 ? 1 : 0;
+    }
   }
   return sum / static_cast<double>(columns);
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -162,6 +163,14 @@ TEST(Metrics, OfNumbersAreThoseOfAllSamples) {
   // The same micro-batches on more replicas give the same bits.
   EXPECT_EQ(Of(job, Numbers, Targets, 4, 1), Of(job, Numbers, Targets, 4, 2));
   EXPECT_EQ(Of(job, Numbers, Targets, 4, 1), Of(job, Numbers, Targets, 4, 3));
+}
+
+TEST(Metrics, AColumnWhoseTargetsAreAllAlikeHasNothingToExplain) {
+  const Job job = Asked("MSELoss", {"r2"});
+  const Make alike = [](int, int count) { return Tensors{at::full({count, 1}, 0.1)}; };
+  const Make off = [](int, int count) { return Tensors{at::full({count, 1}, 0.2)}; };
+  EXPECT_EQ(Of(job, alike, alike, 5, 1)["r2"].as_double(), 1);
+  EXPECT_EQ(Of(job, off, alike, 5, 1)["r2"].as_double(), 0);
 }
 
 }  // namespace
