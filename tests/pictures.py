@@ -14,7 +14,7 @@ import tempfile
 import xml.etree.ElementTree
 import zlib
 
-from program import main, require
+from program import main, require, skipped
 
 WIDE = """
 local strata = require "strata"
@@ -220,7 +220,7 @@ def browser(strata):
     chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser",
                                                     "google-chrome"])), None)
     if not chromium:
-        return program.skipped("there is no chromium here")
+        return skipped("there is no chromium here")
     strata.write("wide.lua", WIDE)
     strata.run("plan", "wide.lua", "--html=wide.html", "--svg=wide.svg")
     for name in ("wide.html", "wide.svg"):
