@@ -11,6 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/plan/costs/layer_costs.h"
 #include "engine/spec/job/data/data_source.h"
+#include "engine/spec/layers/inputs.h"
 #include "engine/spec/layers/layers.h"
 #include "engine/spec/layers/targets.h"
 
@@ -146,12 +147,21 @@ void CheckNumberMetrics(const Job& job, const std::string& where, const TensorSp
   }
 }
 
+/// Of one class the loss is 0, whatever the layers give.
+void CheckClasses(const LayerSpec& loss, const std::string& where, const TensorSpecs& output) {
+  if (loss.scripted || !IsOfClasses(loss) || output.size() != 1) return;
+  if (output[0].shape.size() != 2 || output[0].shape[1] != 1) return;
+  throw ConfigError(Str(Place(where), "the loss ", loss.ToString(), " of one class is always 0; ",
+                        "nn.BCEWithLogitsLoss takes one score and a target of 0 or 1"));
+}
+
 /// The loss of this output and target.
 void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where,
                  const TensorSpecs& output, const TensorSpecs& target, Script* script) {
   if (loss.type.empty()) return;
   CheckMetrics(job, loss, where, target);
   CheckNumberMetrics(job, where, output, target);
+  CheckClasses(loss, where, output);
   if (loss.scripted) {
     if (script != nullptr) script->TryLoss(loss, output, target);
     return;
@@ -264,6 +274,21 @@ void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts,
   }
 }
 
+/// The mask of collate = "pad" is true where there are values, that of PyTorch's attention is true
+/// where there are none.
+void CheckMask(const Job& job, const DataSpec& data) {
+  const LayerSpec& first = job.layers.front();
+  if (first.scripted || FindOption(data.options, "collate") != Value("pad")) return;
+  const std::string_view type = std::string_view(first.type).substr(0, first.type.find('.'));
+  const auto names = InputNames(type);
+  const bool is_mask = names.size() > 1 && names[1].ends_with("padding_mask");
+  if (!is_mask && type != "MultiheadAttention") return;
+  throw ConfigError(Str(Place(data.where),
+                        "collate = \"pad\" gives a mask that is true where there ",
+                        "are values; layer 0 ", type, " takes one that is true where there are ",
+                        "none: function(x, mask) return x, mask:logical_not() end before it"));
+}
+
 }  // namespace
 
 MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script) {
@@ -316,6 +341,7 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
     if (!HasEnd(*data)) continue;
     CheckTokens(job, *data);
+    CheckMask(job, *data);
     const DataFacts facts = FactsOf(*data);
     const int64_t rows = plan.batch.micro_batch_size;
     const TensorSpecs output = OutputOfData(job, *data, facts, rows, shapes, script);

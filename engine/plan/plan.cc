@@ -107,6 +107,23 @@ void NoteLostInputs(const Job& job, const std::vector<TensorSpecs>& inputs, Plan
   }
 }
 
+/// The states of a recurrent layer go to the next one behind the sequence.
+void NotePassedStates(const Job& job, const std::vector<TensorSpecs>& inputs, Plan& plan) {
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const LayerSpec &before = job.layers[i - 1], &layer = job.layers[i];
+    const bool is_recurrent = before.type == "RNN" || before.type == "LSTM" || before.type == "GRU";
+    if (!is_recurrent || before.scripted || layer.scripted || inputs[i].size() < 2) continue;
+    const auto names = InputNames(layer.type);
+    const bool is_known = names.size() >= inputs[i].size();
+    std::vector<std::string> taken;
+    for (size_t k = 1; is_known && k < inputs[i].size(); ++k) taken.emplace_back(names[k]);
+    plan.notices.push_back(Str("layer ", LayerNumber(job.layers, static_cast<int>(i)), " ",
+                               layer.type, " takes the last states of the ", before.type,
+                               " before it", is_known ? " as " : "", Join(taken, " and "),
+                               "; function(x) return x end between them leaves these out"));
+  }
+}
+
 /// The default of `split` is for data.train.
 void NoteTestSplit(const DataSpec& train, const DataSpec& test, Plan& plan) {
   const auto is_part = [](std::string_view kind) { return kind == "part"; };
@@ -340,6 +357,7 @@ void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan
   }
   const std::vector<TensorSpecs> inputs = LayerInputs(job.layers, shapes.input, outputs);
   NoteLostInputs(job, inputs, plan);
+  NotePassedStates(job, inputs, plan);
   if (model > 1) CheckSplits(job.layers, inputs, model, script);
   plan.class_dim = FindClassDim(job, plan.batch.micro_batch_size, shapes, script);
   CheckData(job, plan, shapes, script);

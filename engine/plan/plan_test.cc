@@ -538,6 +538,48 @@ TEST(MakePlan, TellsOfMasksThatEndInTheLayerBefore) {
   }
 }
 
+TEST(MakePlan, TellsOfStatesThatTheNextLayerTakes) {
+  using testing::Contains;
+  const auto notices = [](const char* type) {
+    Job job =
+        FilesJob({8, {{{5, 8}, DType::kFloat32}}, {{{5, 8}, DType::kFloat32}}, 0}, "MSELoss", {});
+    job.input.reset();
+    job.layers.assign(2, Make("LSTM", {8, 8}, {{"batch_first", true}}));
+    job.layers[1].type = type;
+    job.loss = {};
+    return MakePlan(job, {}, nullptr).notices;
+  };
+  EXPECT_THAT(notices("LSTM"),
+              Contains("layer 1 LSTM takes the last states of the LSTM before it as "
+                       "h_0 and c_0; function(x) return x end between them leaves "
+                       "these out"));
+}
+
+TEST(MakePlan, RefusesOneClass) {
+  for (const DType dtype : {DType::kFloat32, DType::kInt64}) {
+    Job job = FilesJob({8, {{{8}, DType::kFloat32}}, {{{1}, dtype}}, 0}, "CrossEntropyLoss", {});
+    job.layers = {Make("Linear", {8, 1})};
+    EXPECT_THAT(ErrorOf(job), HasSubstr("of one class is always 0; nn.BCEWithLogitsLoss takes"));
+  }
+}
+
+TEST(MakePlan, ThePaddingsMaskIsNotThatOfAttention) {
+  const auto error = [](const char* type, bool pads) {
+    Job job = FilesJob(
+        {8, {{{5, 8}, DType::kFloat32}, {{5}, DType::kBool}}, {{{5, 8}, DType::kFloat32}}, 0},
+        "MSELoss", {});
+    job.input.reset();
+    if (pads) job.train_data.options.Set("collate", "pad");
+    job.layers = {Make(type, {8, 2}, {{"batch_first", true}})};
+    return ErrorOf(job);
+  };
+  for (const char* type : {"TransformerEncoderLayer", "MultiheadAttention"}) {
+    EXPECT_THAT(error(type, true), HasSubstr("takes one that is true where there are none: "
+                                             "function(x, mask) return x, mask:logical_not() end"));
+    EXPECT_EQ(error(type, false), "no error");
+  }
+}
+
 TEST(MakePlan, TellsWhatItsDataSay) {
   DataFacts facts = {8, {{{8}, DType::kFloat32}}, {{{8}, DType::kFloat32}}, 0};
   facts.notes = {"one", "two"};
