@@ -327,6 +327,17 @@ padded.data = {train = small, collate = "pad"})");
            "function(x) return x:squeeze(-1) end}, loss = nn.MSELoss{}, data = {train = "
            "ragged, collate = 'pad'}}):train{pipe = 1}"),
       HasSubstr("fills targets up, which the loss MSELoss would count"));
+  Show(R"(
+shares = strata.dataset{length = 8, ragged = true, get = function(i)
+  return F.arange(1 + i % 4):add(1), F.softmax(F.ones{1 + i % 4, 3}, 1) end}
+padded.data = {train = shares, collate = "pad"})");
+  EXPECT_THAT(Fail("job(shares, nil, padded):train{pipe = 1}"),
+              HasSubstr("fills targets up, which the loss CrossEntropyLoss would count"));
+  Show(R"(
+filled = 0
+padded.loss = function(o, t) filled = filled + t:eq(-100):sum():item() return o:mean() end)");
+  Show("job(shares, nil, padded):train{pipe = 1}");
+  EXPECT_EQ(Show("filled > 0 and filled % 3 == 0"), "true") << "numbers, too";
   EXPECT_THAT(Fail("job(ragged, nil, {layers = {nn.Embedding{9, 3}}}):train{}"),
               HasSubstr("collate=\"pad\" makes batches of such samples"));
   EXPECT_THAT(Fail("job(data.images{{4}, classes = 3}, nil, {data = {train = data.images{{4}}, "

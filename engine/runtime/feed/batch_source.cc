@@ -89,8 +89,8 @@ bool IsShuffled(const Value& options, bool is_training) {
 }
 
 /// Losses of classes ignore labels that were filled up, and the script's functions may.
-bool CountsFilledUp(const LayerSpec& loss) {
-  return !loss.type.empty() && !loss.scripted && !IsOfClasses(loss);
+PaddedLoss OfPadded(const LayerSpec& loss) {
+  return {loss.scripted ? "" : loss.type, IsOfClasses(loss)};
 }
 
 class DatasetSource : public BatchSource {
@@ -113,7 +113,7 @@ class DatasetSource : public BatchSource {
                  .memory_account = options.memory_account,
                  .pads = pads_,
                  .wants_both = options.wants_both,
-                 .counting = CountsFilledUp(job.loss) ? job.loss.type : "",
+                 .loss = OfPadded(job.loss),
                  .pins = options.accelerated}) {}
 
   int64_t runs_per_pass() const override { return sampler_.steps_per_epoch(); }

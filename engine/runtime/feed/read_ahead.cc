@@ -118,11 +118,10 @@ MicroBatch Pinned(MicroBatch batch) {
   return batch;
 }
 
-/// Filled up with 0, or with -100, which unsigned labels cannot be.
+/// Filled up with -100, which unsigned labels cannot be.
 at::Tensor PaddedTarget(const std::vector<PlainSample>& samples, int64_t longest,
                         const at::Tensor& mask) {
   at::Tensor target = Padded(samples, &PlainSample::target, longest, 0);
-  if (target.is_floating_point()) return target;
   if (target.scalar_type() == at::kByte) target = target.to(at::kLong);
   const int64_t others = target.dim() - mask.dim();
   std::vector<int64_t> shape = mask.sizes().vec();
@@ -132,7 +131,7 @@ at::Tensor PaddedTarget(const std::vector<PlainSample>& samples, int64_t longest
 
 }  // namespace
 
-MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const std::string& counting) {
+MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const PaddedLoss& loss) {
   std::vector<PlainSample> samples;
   int64_t longest = 0, shortest = std::numeric_limits<int64_t>::max();
   bool is_long_target = true, is_alike = true;
@@ -149,11 +148,11 @@ MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const std::str
                       {}};
   const PlainTensors& first = samples[0].target;
   if (is_long_target) {
-    if (shortest < longest && !counting.empty()) {
-      throw ConfigError(Str("collate = \"pad\" fills targets up, which the loss ", counting,
+    batch.target = {PaddedTarget(samples, longest, batch.input[1])};
+    if (shortest < longest && loss.Counts(batch.target[0])) {
+      throw ConfigError(Str("collate = \"pad\" fills targets up, which the loss ", loss.type,
                             " would count; a function of the script can leave them out"));
     }
-    batch.target = {PaddedTarget(samples, longest, batch.input[1])};
     return batch;
   }
   if (!is_alike) {
@@ -174,7 +173,7 @@ MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const std::str
 
 MicroBatch ReadAhead::ReadNow(const Order& order, bool input, bool target, bool pinned) const {
   if (!pads_) return ReadMicroBatch(dataset_, order, input, target, pinned);
-  MicroBatch batch = ReadPadded(dataset_, order, counting_);
+  MicroBatch batch = ReadPadded(dataset_, order, loss_);
   return pinned ? Pinned(std::move(batch)) : batch;
 }
 
@@ -185,7 +184,7 @@ ReadAhead::ReadAhead(const Dataset& dataset, std::function<std::vector<Order>(in
       depth_(options.workers > 0 ? options.depth : 0),
       pads_(options.pads),
       pins_(options.pins),
-      counting_(options.counting),
+      loss_(options.loss),
       wants_input_(options.wants_both),
       wants_target_(options.wants_both) {
   for (int i = 0; i < options.workers; ++i) {

@@ -28,12 +28,22 @@ struct Order {
 MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input, bool target,
                           bool pinned);
 
+/// What a job's loss makes of targets that were filled up.
+struct PaddedLoss {
+  std::string type = {};        ///< "" = a function of the script, which may leave them out
+  bool ignores_labels = false;  ///< numbers it counts all the same
+
+  bool Counts(const at::Tensor& target) const {
+    return !type.empty() && !(ignores_labels && !target.is_floating_point());
+  }
+};
+
 /// The same of samples whose dim 0 differs: they are filled up to the longest one. The input is
 /// followed by a mask, bool (rows, longest), true where a sample has values. Targets as long as the
-/// input are filled up with -100, which losses ignore; floats, and inputs, with 0. Other targets
-/// must be alike. Throws ConfigError where they are not, and where targets have to be filled up for
-/// a loss that counts them: `counting`, "" = there is none.
-MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const std::string& counting);
+/// input are filled up with -100, which losses of labels ignore; inputs with 0. Other targets must
+/// be alike. Throws ConfigError where they are not, and where targets have to be filled up for a
+/// loss that counts them.
+MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const PaddedLoss& loss);
 
 struct ReadAheadOptions {
   int workers = 0;         ///< 0: nothing is read ahead
@@ -41,8 +51,8 @@ struct ReadAheadOptions {
   int memory_account = 0;  ///< of the tensors (engine/tensors/allocator.h)
   bool pads = false;       ///< ReadPadded()
   bool wants_both = true;  ///< both halves will be asked for; else which one shows when it is
-  std::string counting = {};  ///< of ReadPadded()
-  bool pins = false;  ///< what is read ahead lies in memory that an accelerator can copy from
+  PaddedLoss loss = {};    ///< of ReadPadded()
+  bool pins = false;       ///< what is read ahead lies in memory that an accelerator can copy from
 };
 
 /// One reader takes the halves; the threads read ahead in the order of the runs. A rank of the last
@@ -90,7 +100,7 @@ class ReadAhead {
   const std::function<std::vector<Order>(int64_t run)> orders_;
   const int depth_;
   const bool pads_, pins_;
-  const std::string counting_;
+  const PaddedLoss loss_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
