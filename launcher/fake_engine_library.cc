@@ -115,7 +115,7 @@ class FakeApi : public lua::EngineApi {
   std::shared_ptr<MicroBatches> CutInputs(lua_State*, int, int64_t) const override {
     return nullptr;
   }
-  void PushRows(lua_State*, const Outputs&) const override {}
+  void PushRows(lua_State*, const MicroBatches&, const Outputs&) const override {}
   std::shared_ptr<MicroBatches> PullMicroBatches(lua_State*, int, int64_t) const override {
     return nullptr;
   }

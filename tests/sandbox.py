@@ -35,7 +35,14 @@ ESCAPES = {
     "strata.read above": "strata.read('../outside')", "strata.read /etc/passwd": "strata.read('/etc/passwd')",
     "strata.read a folder's parent": "strata.read('folder/../../outside')",
     "strata.read /proc/self/environ": "strata.read('/proc/self/environ')",
-    "strata.load above": "strata.load('../outside.lua')",
+    "strata.load above": "strata.load('../outside.conf')",
+    "strata.load by an absolute path": "strata.load(OUTSIDE .. '/outside.conf')",
+    "a trace above": "strata.load('job.lua'):train{trace = '../trace.json'}",
+    "a trace by an absolute path": "strata.load('job.lua'):train{trace = OUTSIDE .. '/trace.json'}",
+    "a trace in the place of another file": "strata.load('job.lua'):train{trace = 'job.lua'}",
+    "saves above": "strata.load('job.lua'):train{save = {dir = '../saves'}}",
+    "saves in the place of another training's": "strata.load('job.lua'):train{save = {dir = '../saves'}, "
+                                                "resume = '../saves'}",
     "a data source above": "tostring(strata.data.csv{path = '/etc/passwd'})",
     "a metatable of strata's objects": "type(getmetatable(strata.nn.ReLU{})) == 'table'",
     "the metatable of a tensor": "type(getmetatable(F.ones{1})) == 'table'",
@@ -69,20 +76,48 @@ BOMBS = {
 # LuaJIT looks at nothing meanwhile: Ctrl-C, and once more.
 DEAF = "local s = ('a'):rep(30000) s:find(('.-'):rep(12) .. 'b')"
 
+# Within its own folder the same is allowed.
+ALLOWED = [
+    "strata.load('job.lua')", "strata.load('job.conf')",
+    "strata.load('job.lua'):train{trace = 'trace.json', save = {dir = 'saves'}}",
+    "strata.load('job.lua'):start{resume = 'saves'}", "strata.load('job.lua'):start{weights = '../saves'}",
+]
+
+JOB = """
+local strata = require "strata"
+return strata.job {
+  layers = { strata.nn.Linear{2, 2} }, loss = strata.nn.MSELoss{}, steps = 1, device = "cpu", threads = 1,
+  batch = { micro_batches = 1, micro_batch_size = 1 },
+  data = function() return strata.F.ones{1, 2}, strata.F.ones{1, 2} end,
+}
+"""
+
 HEAD = "local strata = require 'strata'\nlocal F = strata.F\n"
 
 
 def escapes(strata):
     require(len(ESCAPES) >= 40, "40 escapes", len(ESCAPES))
     strata.write("outside", "secret")
-    strata.write("outside.lua", "return 'secret'")
+    strata.write("outside.conf", JOB)
+    outside = strata.folder
     strata.folder = strata.path("inside")
     os.makedirs(strata.path("folder"))
-    for name, expression in ESCAPES.items():
-        strata.write("escape.lua", HEAD + "local ok, got = pcall(function() return %s end)\n"
+    strata.write("job.lua", JOB)
+    strata.write("job.conf", JOB)
+
+    def shown_of(expression):
+        strata.write("escape.lua", HEAD + "local OUTSIDE = '%s'\n" % outside +
+                     "local ok, got = pcall(function() return %s end)\n"
                      "print(ok and got and 'OUT' or 'refused')\n" % expression)
-        shown = strata.run("run", "escape.lua")
+        return strata.run("run", "escape.lua")
+
+    strata.run("train", "job.lua", "--save.dir=../saves")
+    for expression in ALLOWED:
+        require(shown_of(expression).endswith("OUT\n"), "what may be done: " + expression, "")
+    for name, expression in ESCAPES.items():
+        shown = shown_of(expression)
         require(shown == "refused\n", "no way out: " + name, shown)
+    require(strata.read("job.lua") == JOB, "the file that was there", "")
     print("%d escapes" % len(ESCAPES))
 
 

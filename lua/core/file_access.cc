@@ -36,6 +36,13 @@ bool IsAllowed(const fs::path& path, const std::string& allowed) {
   return IsWithin(path, plain) || (!error && IsWithin(path, real));
 }
 
+/// Where links lead; what is not there yet is spelled out.
+fs::path RealPath(const std::string& path) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(fs::absolute(path), error);
+  return error ? Plain(path) : Plain(real);
+}
+
 /// Where the set-up puts data; "" where nobody says.
 std::string OwnData() {
   try {
@@ -93,6 +100,15 @@ std::string WritablePath(lua_State* L, const std::string& path,
   if (!asked.has_parent_path()) return (fs::path(folder) / asked).string();
   const std::string parent = PathWithin(folder, asked.parent_path().string(), what);
   return (fs::path(parent) / asked.filename()).string();
+}
+
+void CheckTrainingWrites(lua_State* L, const std::string& path, std::string_view key) {
+  if (path.empty() || AtPrompt(L)) return;
+  const fs::path real = RealPath(path);
+  if (IsAllowed(real, CallingFolder(L)) || IsAllowed(real, ".")) return;
+  throw ConfigError(Str(key,
+                        " of a training within a script must lie below the script's folder or ",
+                        "the current one, not \"", path, "\""));
 }
 
 void CheckReplaceable(const std::string& path, std::string_view kind,

@@ -33,6 +33,11 @@ bool AtPrompt(lua_State* L);
 std::string WritablePath(lua_State* L, const std::string& path,
                          const std::vector<std::string>& ends, std::string_view what);
 
+/// Throws ConfigError, with `key` of the job, for a path where a training that the running line
+/// begins may not write. Relative to the current folder, it lies below that or the script's own;
+/// what is typed at the prompt writes anywhere.
+void CheckTrainingWrites(lua_State* L, const std::string& path, std::string_view key);
+
 /// Throws ConfigError "PATH is there and is no KIND; it stays" for anything at `path` but a file
 /// that `is_one` takes for one. A link is not followed.
 void CheckReplaceable(const std::string& path, std::string_view kind,

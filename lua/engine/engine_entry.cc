@@ -178,12 +178,21 @@ class Api : public EngineApi {
     return batches;
   }
 
-  void PushRows(lua_State* L, const Outputs& outputs) const override {
+  void PushRows(lua_State* L, const MicroBatches& inputs, const Outputs& outputs) const override {
     Tensors rows;
-    for (size_t i = 0; i < outputs.list.front().size(); ++i) {
+    for (size_t k = 0; k < outputs.list.front().size(); ++k) {
       Tensors parts;
-      for (const Tensors& output : outputs.list) parts.push_back(output.at(i));
-      rows.push_back(at::cat(parts));
+      for (size_t i = 0; i < outputs.list.size(); ++i) {
+        const at::Tensor& part = parts.emplace_back(outputs.list[i].at(k));
+        const int64_t samples = inputs.list[i].input[0].size(0);
+        if (outputs.list.size() == 1 || (part.dim() > 0 && part.size(0) == samples)) continue;
+        throw ConfigError(
+            Str("predict joins micro-batches by a row for each sample; the last layer ",
+                "gives a tensor ", DescribeTensor(part), " for ", Plural(samples, "sample"),
+                ": a function behind it may put the ",
+                "samples first, and eval.batch says how many are one micro-batch"));
+      }
+      rows.push_back(outputs.list.size() == 1 ? parts[0].clone() : at::cat(parts));
     }
     PushTensors(L, rows);
   }

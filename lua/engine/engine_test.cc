@@ -238,15 +238,21 @@ cases = {
     nn.Linear{4, 8}, function(x) return x, (x * 0):sum(1):sqrt() end, function(x, n) return x:relu(), n end,
     function(x, n) return x end, nn.Linear{8, 2},
   }},
+  twice = job{layers = {
+    nn.Linear{4, 8}, function(x) return x, x, x end,
+    function(a, b, c) return a:sin() * b + a:exp(), b * c:cos(), c end,
+    function(a, b, c) return a * 0.37 + b * c + a:tanh() * c end, nn.Linear{8, 2},
+  }},
 })");
   for (const char* name :
-       {"built_in", "functions", "own", "random", "random_data", "loss", "unused"}) {
+       {"built_in", "functions", "own", "random", "random_data", "loss", "unused", "twice"}) {
     const std::string text = std::string("losses(cases.") + name + ", {pipe = ";
     const std::string one = Show(text + "1})");
     EXPECT_EQ(Show(text + "1})"), one) << name << ": again";
     EXPECT_EQ(Show(text + "2})"), one) << name;
     EXPECT_EQ(Show(text + "4})"), one) << name;
     EXPECT_EQ(Show(text + "3, schedule = 'gpipe'})"), one) << name;
+    EXPECT_EQ(Show(text + "1, recompute = 'every:1'})"), one) << name;
     EXPECT_NE(Show(text + "1, seed = 5})"), one) << name;
   }
 }
@@ -263,6 +269,35 @@ TEST_F(EngineTest, ALossFunctionEqualsTheBuiltInOne) {
   EXPECT_THAT(Fail("job{loss = function(output) return output:sum(), 'x' end}:train{}"),
               HasSubstr("weight must be a number"));
   EXPECT_THAT(Fail("job{loss = function() error('mine') end}:train{}"), HasSubstr("mine"));
+  EXPECT_THAT(Fail("job{loss = function(output) return output:sum(), output:pow(2):sum() end}"
+                   ":train{}"),
+              HasSubstr("weight depends on parameters, and gives them no gradient"));
+  EXPECT_THAT(Fail("job{loss = function(output) return output:sum(), -1 end}:train{}"),
+              HasSubstr("weight must be at least 0, got -1"));
+}
+
+/// Three samples in micro-batches of two; the last one has the weight of one, wherever an output
+/// has its samples.
+TEST_F(EngineTest, AMeanHasTheWeightOfItsSamples) {
+  Show(R"(
+x = F.arange(24, {dtype="float32"}):view(3, 8):mul(0.3):sin()
+function by(rows, layer)
+  return losses(job{
+    input = {shape = {8}}, layers = {nn.Linear{8, 4}, layer}, steps = 1,
+    data = {train = strata.dataset{length = 3, get = function(i)
+      return x:select(0, i), x:select(0, i):narrow(0, 0, 4)
+    end}},
+    loss = function(o, t) return (o - (o:size(0) == 4 and t:t() or t)):pow(2):mean() end,
+    batch = {micro_batches = math.ceil(3 / rows), micro_batch_size = rows},
+  })[1]
+end
+function turned(x) return x:t() end
+function as_is(x) return x end
+)");
+  const std::string whole = Show("by(3, as_is)");
+  EXPECT_EQ(Show("math.abs(by(2, as_is) - " + whole + ") < 1e-6"), "true");
+  EXPECT_EQ(Show("math.abs(by(3, turned) - " + whole + ") < 1e-6"), "true");
+  EXPECT_EQ(Show("math.abs(by(2, turned) - " + whole + ") < 1e-6"), "true");
 }
 
 TEST_F(EngineTest, AnOwnLayerIsTrained) {
@@ -391,6 +426,17 @@ TEST_F(EngineTest, AnEngineIsDrivenStepByStep) {
   Show("e:close()");
   EXPECT_THAT(Fail("e:train_batch()"), HasSubstr("closed"));
   EXPECT_THAT(Show("e"), HasSubstr("closed"));
+}
+
+TEST_F(EngineTest, PredictionsAreJoinedByARowForEachSample) {
+  Show(
+      "e = job{layers = {nn.Linear{4, 2}, function(x) return x, x:sum(0, true) end, "
+      "function(x, sum) return sum end}, loss = F.mse_loss, "
+      "data = function(i) return F.ones{2, 4}, F.ones{1, 2} end}:start{}");
+  EXPECT_EQ(Show("e:predict(F.ones{2, 4}).shape"), "{1, 2}") << "one micro-batch";
+  EXPECT_THAT(Fail("e:predict(F.ones{4, 4})"),
+              HasSubstr("gives a tensor float32 (1, 2) for 2 samples: a function behind it"));
+  Show("e:close()");
 }
 
 TEST_F(EngineTest, LayersMoveBetweenSteps) {

@@ -61,7 +61,7 @@ class FunctionLoss : public Loss {
       PushTensors(L, CopyOnWrite(output));
       PushTensors(L, CopyOnWrite(target));
       CallProtected(L, 2, LUA_MULTRET);
-      value = Result(L, output.empty() ? 0 : output[0].size(0));
+      value = Result(L, RowsOf(target.empty() ? output : target));
     });
     return value;
   }
@@ -117,7 +117,19 @@ class FunctionLoss : public Loss {
     if (!is_number) {
       throw ConfigError(Str(Subject(), "'s weight must be a number, got ", Describe(L, 2)));
     }
-    return weight ? weight->item().toDouble() : lua_tonumber(L, 2);
+    if (weight && weight->requires_grad()) {
+      throw ConfigError(Str(Subject(),
+                            "'s weight depends on parameters, and gives them no gradient: ",
+                            "return the quotient alone, or weight:detach() where that is meant"));
+    }
+    const double value = weight ? weight->item().toDouble() : lua_tonumber(L, 2);
+    if (value < 0) throw ConfigError(Str(Subject(), "'s weight must be at least 0, got ", value));
+    return value;
+  }
+  /// Of the micro-batch. An output may have its samples in another dim than the first; a target
+  /// comes as the data has it.
+  static int64_t RowsOf(const Tensors& tensors) {
+    return tensors.empty() || tensors[0].dim() == 0 ? 1 : tensors[0].size(0);
   }
 
   State& state_;

@@ -51,7 +51,8 @@ class EngineApi {
   /// else.
   virtual std::shared_ptr<MicroBatches> CutInputs(lua_State* L, int index, int64_t rows) const = 0;
   /// Pushes the outputs of all micro-batches behind each other: one tensor, or a list of them.
-  virtual void PushRows(lua_State* L, const Outputs& outputs) const = 0;
+  /// Throws ConfigError where several have not a row for each sample of their inputs.
+  virtual void PushRows(lua_State* L, const MicroBatches& inputs, const Outputs& outputs) const = 0;
   virtual std::shared_ptr<Outputs> MakeOutputs() const = 0;
   /// Pushes a list with the output of each micro-batch, a tensor or a list of tensors.
   virtual void PushOutputs(lua_State* L, const Outputs& outputs) const = 0;

@@ -7,6 +7,7 @@
 #include "lua/core/bind/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
+#include "lua/core/file_access.h"
 #include "lua/core/globals.h"
 #include "lua/library/dataset_object.h"
 #include "lua/library/job_object.h"
@@ -107,6 +108,9 @@ Pushed Options(lua_State* L) {
 
 /// strata.load(path [, {option=value, key=value, ...}]): the job of another script.
 std::shared_ptr<JobObject> LoadJobFile(lua_State* L, const std::string& file) {
+  // A script may lie anywhere, and runs in the same sandbox; errors would show parts of other
+  // files.
+  if (!file.ends_with(".lua")) ReadablePath(L, CallingFolder(L), file, "strata.load");
   const std::string path = PathFromScript(L, file);
   const bool has_table = !lua_isnoneornil(L, 2);
   if (has_table && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options: {depth=2}");

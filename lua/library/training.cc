@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <fstream>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -19,6 +21,7 @@
 #include "lua/core/bind/arguments.h"
 #include "lua/core/bind/bind.h"
 #include "lua/core/core.h"
+#include "lua/core/file_access.h"
 #include "lua/host/engine_api.h"
 #include "lua/host/measure.h"
 #include "lua/library/job_object.h"
@@ -74,7 +77,18 @@ Job JobForThreads(lua_State* L, const JobObject& self) {
             "transport must be \"threads\", not \"",
             job.transport, "\""));
   }
+  CheckTrainingWrites(L, job.save.dir, "save.dir");
+  CheckTrainingWrites(L, job.trace, "trace");
   return job;
+}
+
+/// What a trace may replace.
+bool IsTrace(const std::string& path) {
+  constexpr std::string_view kBegins = "{\"displayTimeUnit\":";
+  std::string begin(kBegins.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return file.gcount() == 0 || begin == kBegins;
 }
 
 std::unique_ptr<Engine> Open(State& state, const Job& job, const Plan& plan) {
@@ -131,6 +145,10 @@ void Tell(const StepResult& step) {
   STRATA_LOG(kWarning) << step.nonfinite->report;
 }
 
+void Tell(const StartReport& start) {
+  for (const std::string& note : start.notes) STRATA_LOG(kWarning) << note;
+}
+
 /// One that failed ends nothing.
 void Tell(const SaveReport& report) {
   if (report.error.empty()) return;
@@ -140,6 +158,7 @@ void Tell(const SaveReport& report) {
 /// The list that job:train{...} gives.
 class StepList : public TrainObserver {
  public:
+  void OnStart(int64_t, const StartReport& start) override { Tell(start); }
   void OnStep(const StepResult& result) override { steps_.push_back(StepValue(result)); }
   void OnNonFinite(const std::string& report) override { STRATA_LOG(kWarning) << report; }
   void OnRecut(const RecutReport& report) override { STRATA_LOG(kWarning) << RecutText(report); }
@@ -241,7 +260,7 @@ Pushed PredictRows(lua_State* L, EngineObject& self) {
   const auto inputs = api.CutInputs(L, 2, rows);
   const auto outputs = api.MakeOutputs();
   RunEngine(State::Of(L), *self.engine, [&] { self.engine->PredictBatch(*inputs, *outputs); });
-  api.PushRows(L, *outputs);
+  api.PushRows(L, *inputs, *outputs);
   return {1};
 }
 
@@ -468,7 +487,10 @@ Value JobTrain(lua_State* L, const JobObject& self) {
   Job job = JobForThreads(L, self);
   CheckTrainable(job);
   TellUnused(job, "job:train{...}");
-  if (!job.trace.empty()) CheckWritable(job.trace);
+  if (!job.trace.empty()) {
+    CheckReplaceable(job.trace, "trace", IsTrace);
+    CheckWritable(job.trace);
+  }
   const auto started = Start(state, std::move(job));
   StepList steps;
   RunEngine(state, *started->engine, [&] {
@@ -485,7 +507,9 @@ Value JobTrain(lua_State* L, const JobObject& self) {
 std::shared_ptr<EngineObject> JobStart(lua_State* L, const JobObject& self) {
   Job job = JobForThreads(L, self);
   CheckDriven(job);
-  return Start(State::Of(L), std::move(job));
+  std::shared_ptr<EngineObject> started = Start(State::Of(L), std::move(job));
+  Tell(started->engine->start());
+  return started;
 }
 
 }  // namespace strata::lua

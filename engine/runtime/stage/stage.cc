@@ -2,12 +2,14 @@
 #include "engine/runtime/stage/stage.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/full_like.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -71,6 +73,24 @@ std::vector<Layer*> Chain(const std::vector<StageLayer>& layers, const Segment& 
   std::vector<Layer*> chain;
   for (size_t i = segment.begin; i < segment.end; ++i) chain.push_back(layers[i].layer.get());
   return chain;
+}
+
+/// Whether both have their gradients from one place of one node, as a tensor that a function of the
+/// script returns twice.
+bool HaveOneGradient(const at::Tensor& one, const at::Tensor& other) {
+  using torch::autograd::impl::gradient_edge;
+  return one.requires_grad() && other.requires_grad() && gradient_edge(one) == gradient_edge(other);
+}
+
+/// What a layer gives more than once becomes a tensor of its own each time, as it is behind a cut:
+/// a backward then adds up the gradients of each, and those sums, in one order for all plans.
+Tensors Apart(Tensors tensors) {
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    const auto before = std::span(tensors).first(i);
+    const auto is_this = [&](const auto& other) { return HaveOneGradient(other, tensors[i]); };
+    if (std::ranges::any_of(before, is_this)) tensors[i] = at::alias(tensors[i]);
+  }
+  return tensors;
 }
 
 /// Where a backward begins: an edge for each floating-point output.
@@ -284,7 +304,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     x = TranslateErrors([&] { return layer.label; },
                         [&] { return ForwardOf(layer, x, layer.is_joined ? joining : pass); });
     if (run_->watch) run_->watch->See(layer, seen, x, pass);
-    x = InComputeType(std::move(x));
+    x = Apart(InComputeType(std::move(x)));
     if (run_->examiner) run_->examiner->Leaves(layer, number(), m, x);
     kept.TakeFrom(layer.index, x);
   }
