@@ -262,7 +262,14 @@ function F.binary_cross_entropy_with_logits(input, target, weight, size_average,
   return aten.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
 end
 
-local function broadcast(a, b) return unpack(aten.broadcast_tensors{a, b}) end
+-- A column against a row would be all pairs, which nobody means; PyTorch warns of it.
+local function broadcast(input, target)
+  local x, y = unpack(aten.broadcast_tensors{input, target})
+  if x:numel() > input:numel() and x:numel() > target:numel() then
+    fail("input ", input.shape, " and target ", target.shape, " would be compared as ", x.shape)
+  end
+  return x, y
+end
 
 function F.mse_loss(input, target, size_average, reduce, reduction, weight)
   reduction = reduction_word(size_average, reduce, reduction)
