@@ -17,6 +17,7 @@
 #include "launcher/place/machine.h"
 #include "launcher/place/remote.h"
 #include "launcher/process/supervisor.h"
+#include "launcher/report/files/output_files.h"
 #include "launcher/terminal/terminal.h"
 #include "launcher/version.h"
 #include "lua/host/engine_api.h"
@@ -132,6 +133,7 @@ int ShowLinks(const Value& own) {
   LinksListener listener(terminal);
   Placement placement = PlacementOfLinks(own);
   const Value& output = own["output"];
+  CheckOutputs(own);
   if (!output.is_null()) CheckWritable(output.as_string());
   const Outcome outcome =
       Measure(std::move(placement), own, listener, SupervisorOptions{.output = &terminal.output()});

@@ -34,6 +34,7 @@ constexpr Kind kKinds[] = {
     {"svg", "drawing of a plan", "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 "},
     {"html", "page of a plan", "\n<!doctype html>\n"},
     {"write_costs", "file of costs", "{\n \"costs\":"},
+    {"output", "file of links", "{\n \"links\":"},  // of doctor --links
 };
 
 std::string BeginOf(const std::string& path) {
