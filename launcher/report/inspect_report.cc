@@ -151,7 +151,7 @@ Inspection Inspect(const std::string& given, std::optional<int> events) {
   if (!is_folder) {
     return {path.ends_with(".index.json") ? Published(path) : PlainFile(path), true};
   }
-  if (StepOfSave(fs::path(path).filename().string())) return InspectSave(path);
+  if (IsSave(path)) return InspectSave(path);
   const auto published = PublishedIn(path);
   if (published && ListSaves(path).empty()) return {Published(*published), true};
   return InspectFolder(path);

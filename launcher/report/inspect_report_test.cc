@@ -40,6 +40,14 @@ TEST_F(InspectTest, ASave) {
                     HasSubstr("4 tensors, 216 B, whole\n")));
 }
 
+TEST_F(InspectTest, ASaveUnderAnotherName) {
+  const std::string good = test_.Inside("good");
+  std::filesystem::copy(save_, good);
+  const Inspection inspection = Inspect(good);
+  EXPECT_TRUE(inspection.whole);
+  EXPECT_THAT(inspection.text, HasSubstr(good + ": step 40 of the job \"net\""));
+}
+
 TEST_F(InspectTest, EventsAreOfFlightRecords) {
   EXPECT_EQ(ErrorOf([&] { Inspect(save_, 3); }), Str("--events: ", save_, " is no flight record"));
   const std::string path = save_ + "/rank-00002.safetensors";

@@ -26,8 +26,9 @@ bool IsFolder(const std::string& path) {
   return fs::is_directory(path, error);
 }
 
-bool IsSave(const std::string& path) {
-  return StepOfSave(fs::path(path).filename().string()).has_value();
+bool IsThere(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
 }
 
 /// The path without slashes at its end, so that its last part is the save's name.
@@ -65,6 +66,11 @@ std::string NewestGood(const std::string& folder, const std::string& damaged) {
 }
 
 }  // namespace
+
+bool IsSave(const std::string& path) {
+  if (StepOfSave(fs::path(path).filename().string())) return true;
+  return IsThere(path + "/manifest.json") && !IsThere(path + "/latest") && !PublishedIn(path);
+}
 
 Checkpoint::Checkpoint(std::string path, Manifest manifest, std::string folder, bool is_plain_file)
     : path_(std::move(path)),

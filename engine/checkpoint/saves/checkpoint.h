@@ -14,9 +14,14 @@
 
 namespace strata {
 
+/// Whether the path, without a slash at its end, is one of a save: by its name, or because it is a
+/// folder with a manifest, such as a copy of a save under another name. What is published weights
+/// or a folder of saves as well, is that.
+bool IsSave(const std::string& path);
+
 class Checkpoint {
  public:
-  /// `path` is a save (".../step-00000040"), a folder of saves (the save that `latest` names is
+  /// `path` is a save (IsSave()), a folder of saves (the save that `latest` names is
   /// opened), or published weights: a safetensors file, what torch.save() wrote, a folder of
   /// either with an index or one file (shards.h). These have parameters, as well as the
   /// moments of a merged save, and no digests. Reads the descriptions of the tensors, not their

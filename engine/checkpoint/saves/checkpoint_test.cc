@@ -50,6 +50,37 @@ TEST_F(CheckpointTest, OpensASaveAndTheLatestOfAFolder) {
   EXPECT_EQ(Checkpoint::Open(test_.Inside("step-00000020"))->manifest().training.step, 20);
 }
 
+// Whoever keeps a save for good gives it a name.
+TEST_F(CheckpointTest, ASaveUnderAnyNameIsOne) {
+  const std::string good = test_.Inside("good");
+  std::filesystem::copy(test_.Inside("step-00000020"), good);
+  for (const std::string& path : {good, good + "/"}) {
+    EXPECT_EQ(Checkpoint::Open(path)->manifest().training.step, 20);
+  }
+  EXPECT_EQ(TroubleWithSave(good), "");
+  EXPECT_EQ(Checkpoint::Open(test_.path())->path(), save_) << "it does not count in the folder";
+  EXPECT_THAT(ListSaves(test_.path()), ElementsAre("step-00000020", "step-00000040"));
+  {
+    SaveFolder folder(test_.path(), 1);
+    WriteTestSave(folder, 60);
+  }
+  EXPECT_EQ(TroubleWithSave(good), "") << "nor is it removed";
+  WriteText(good + "/manifest.json", "{}");
+  EXPECT_THAT(WithNewestWholeSave(TroubleWithSave(good), good),
+              AllOf(HasSubstr("the manifest is damaged"),
+                    HasSubstr("--resume=" + test_.Inside("step-00000060"))));
+}
+
+TEST_F(CheckpointTest, AManifestOfSomebodyElseMakesNoSave) {
+  WriteText(test_.Inside("manifest.json"), "{}");
+  EXPECT_EQ(Checkpoint::Open(test_.path())->path(), save_);
+  const std::string published = test_.Inside("published");
+  ::mkdir(published.c_str(), 0700);
+  WriteText(published + "/manifest.json", "{}");
+  WriteTestWeights(published + "/model.safetensors", {{"0.weight", {2}}});
+  EXPECT_TRUE(Checkpoint::Open(published)->is_plain_file());
+}
+
 TEST_F(CheckpointTest, GivesWhatWasSaved) {
   const auto checkpoint = Checkpoint::Open(save_);
   for (const TestOwner& owner : TestOwners()) {

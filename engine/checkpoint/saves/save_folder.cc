@@ -239,13 +239,15 @@ void SaveFolder::ReplaceLatest(const std::string& name, const std::string& manif
   if (::rename(temporary.c_str(), latest.c_str()) != 0) ThrowErrno(Str("cannot replace ", latest));
 }
 
-void SaveFolder::GoesOnFrom(const std::string& save) {
-  std::error_code error;
-  if (!saves_.empty() && fs::equivalent(save, Inside(saves_.back().name), error)) Prune();
-}
-
 void SaveFolder::Prune() {
   if (keep_ == 0) return;
+  const int64_t beyond = static_cast<int64_t>(saves_.size()) - keep_;
+  // One makes room for the new save. More are there where more were kept before, which the user may
+  // not expect to lose, or where a kill came between a commit and this.
+  if (beyond > 1) {
+    STRATA_LOG(kWarning) << beyond << " saves are removed from " << path_ << ", all but the newest "
+                         << keep_ << " (save.keep)";
+  }
   while (static_cast<int64_t>(saves_.size()) > keep_) {
     // The save is renamed first, so that a half-removed one does not have the name of a save.
     const std::string gone = Inside(Str(kRemoved, ::getpid()));

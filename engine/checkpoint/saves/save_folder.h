@@ -71,15 +71,13 @@ class SaveFolder {
   /// folder of saves, it is made again, with a warning.
   std::string Begin(int64_t step);
   /// Completes a save: gives the manifest the next sequence number, writes it, syncs, renames the
-  /// folder and replaces `latest`. Then removes the oldest saves beyond `keep`; saves that cannot
-  /// be read now may be good, and stay. Returns the save's path. Throws WorldError when a step
-  /// fails; `latest` then names the save before, which is there.
+  /// folder and replaces `latest`. Then removes the oldest saves beyond `keep`, with a warning
+  /// where these are more than one; saves that cannot be read now may be good, and stay. Nothing
+  /// else removes a save. Returns the save's path. Throws WorldError when a step fails; `latest`
+  /// then names the save before, which is there.
   std::string Commit(const std::string& temporary, Manifest manifest);
   /// Removes the temporary folder of a save that failed. Never throws.
   void Discard(const std::string& temporary) const;
-  /// A training goes on from `save`, which is whole. Where it is the newest one here, the oldest
-  /// beyond `keep` go: a kill behind the last commit may have left them.
-  void GoesOnFrom(const std::string& save);
 
  private:
   struct Known {

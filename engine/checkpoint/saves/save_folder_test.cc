@@ -244,18 +244,25 @@ TEST(SaveFolderTest, AFolderThatIsGoneIsMadeAgain) {
   }
 }
 
-TEST(SaveFolderTest, WhatAKillBehindACommitLeftGoesOnceTheNewestIsGoneOnFrom) {
+/// What is written to stderr while a save is made.
+std::string ToldBySave(SaveFolder& folder, int64_t step) {
+  ::testing::internal::CaptureStderr();
+  WriteTestSave(folder, step);
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(SaveFolderTest, ASmallerKeepHoldsFromTheNextCommitOnWhichSaysWhatGoes) {
   TestFolder test;
   {
     SaveFolder folder(test.path(), 0);
     for (const int64_t step : {10, 20, 30}) WriteTestSave(folder, step);
   }
   SaveFolder folder(test.path(), 1);
-  EXPECT_EQ(ListSaves(test.path()).size(), 3u) << "one may be gone back to";
-  folder.GoesOnFrom(test.Inside("step-00000010"));
   EXPECT_EQ(ListSaves(test.path()).size(), 3u);
-  folder.GoesOnFrom(test.Inside("step-00000030"));
-  EXPECT_THAT(ListSaves(test.path()), ElementsAre("step-00000030"));
+  EXPECT_THAT(ToldBySave(folder, 40), HasSubstr(Str("3 saves are removed from ", test.path(),
+                                                    ", all but the newest 1 (save.keep)")));
+  EXPECT_THAT(ListSaves(test.path()), ElementsAre("step-00000040"));
+  EXPECT_EQ(ToldBySave(folder, 50), "") << "each save takes another's place";
   EXPECT_EQ(TroubleWithSave(test.path()), "");
 }
 

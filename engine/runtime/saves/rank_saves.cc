@@ -66,8 +66,7 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
     std::ranges::move(stages_.monitors().set_state(start_.monitors),
                       std::back_inserter(start_.notes));
   }
-  if (start_.step > 0 && saver_) saver_->GoesOnFrom(start_.from);
-  if (start_.step > 0 && best_) FindBest();
+  if (!job.resume.empty() && best_) FindBest();
   start_.owes_evaluation = stages_.monitors().owes(start_.step, steps_per_epoch);
   start_.why_over = stages_.monitors().WhyStopped(start_.step);
   SetStepsDone(start_.step - start_.skipped);
@@ -77,7 +76,9 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
       TakeAverages(job, State(), context.script, context.progress, [this] { BeginAverages(); });
 }
 
-/// A training's save may be from before the evaluation that was its best.
+/// A training's save may be from before the evaluation that was its best. That save stays until one
+/// is better, also where the training goes back to a step before it: no other save takes its place
+/// for less.
 void RankSaves::FindBest() {
   Value found;
   const std::string folder = BestFolder(context_.job.save.dir);
@@ -90,8 +91,10 @@ void RankSaves::FindBest() {
     }
   }
   found = Value::FromJson(context_.transport.Broadcast(found.ToJson(), 0));
-  if (found.is_null() || found["step"].as_int() > start_.step) return;
-  stages_.monitors().FindBest(found["step"].as_int(), found["monitors"]);
+  if (found.is_null()) return;
+  // Where the step is still to come, every evaluation from now on is compared with its save.
+  const int64_t step = found["step"].as_int();
+  stages_.monitors().FindBest(step > start_.step ? start_.step - 1 : step, found["monitors"]);
 }
 
 void RankSaves::BeginAverages() {

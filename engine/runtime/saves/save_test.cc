@@ -365,12 +365,69 @@ TEST_F(SaveTest, ABestThatWasSavedBehindTheLastSaveIsKnown) {
     return result.is_best;
   };
   EXPECT_FALSE(is_best("latest"));
-  EXPECT_TRUE(is_best(dir() + "/" + SaveName(1))) << "a step beyond is yet to come";
+  EXPECT_FALSE(is_best(dir() + "/" + SaveName(1))) << "its step comes again, no better";
+  EXPECT_THAT(ListSaves(dir() + "/best"), ElementsAre(SaveName(2)));
   const Value other = SaveKey({{"best", "test.accuracy"}});
   const auto engine = Start(StandingStill({{"save", other}, {"resume", dir()}}), script_);
   EXPECT_THAT(engine->start().notes,
               Contains("save.best looks at test.accuracy, more is better, when it was saved at "
                        "test.loss, less is better: what it has seen does not count"));
+}
+
+// All evaluations are alike here, so none is better than that of the best save.
+TEST_F(SaveTest, NoEvaluationBeforeTheBestSaveTakesItsPlaceForLess) {
+  {
+    const Value save = SaveKey({{"best", "test.loss"}, {"keep", 0}});
+    const auto engine = Start(StandingStill({{"save", save}}), script_);
+    for (int step = 0; step < 4; ++step) {
+      engine->Save();
+      engine->TrainStep();
+    }
+    EXPECT_TRUE(engine->EvaluateTestData().is_best);
+    engine->SaveBest();
+    engine->Close();
+  }
+  const auto is_best = [&](int64_t step, const char* monitor) {
+    const Value save = SaveKey({{"best", monitor}, {"keep", 0}});
+    const std::string resume = dir() + "/" + SaveName(step);
+    const auto engine = Start(StandingStill({{"save", save}, {"resume", resume}}), script_);
+    EXPECT_EQ(engine->start().step, step);
+    const bool verdict = engine->EvaluateTestData().is_best;  // of this very step
+    engine->Close();
+    return verdict;
+  };
+  for (const int64_t step : {0, 1, 3}) EXPECT_FALSE(is_best(step, "test.loss")) << step;
+  EXPECT_TRUE(is_best(1, "test.accuracy")) << "another number begins anew";
+  EXPECT_THAT(ListSaves(dir() + "/best"), ElementsAre(SaveName(4)));
+}
+
+TEST_F(SaveTest, WhatGoesOnWithoutSavingRemovesNoSave) {
+  {
+    const auto engine = Start(MakeJob(Keys(2, {{"save", SaveKey({{"keep", 0}})}})), script_);
+    for (int step = 0; step < 4; ++step) {
+      Train(*engine, 1);
+      engine->Save();
+    }
+    engine->Close();
+  }
+  const Value::Map keys = {{"save", SaveKey({{"keep", 2}})}, {"resume", "latest"}};
+  Start(MakeJob(Keys(2, keys)), script_)->Close();
+  EXPECT_EQ(ListSaves(dir()).size(), 4u);
+  const auto engine = Start(MakeJob(Keys(2, keys)), script_);
+  Train(*engine, 1);
+  engine->Save();
+  EXPECT_THAT(ListSaves(dir()), ElementsAre(SaveName(4), SaveName(5)));
+}
+
+TEST_F(SaveTest, ACopyOfASaveIsGoneOnFrom) {
+  const std::string save = SaveAfter(2, 2), good = dir() + "/good";
+  std::filesystem::copy(save, good);
+  for (const char* key : {"resume", "weights"}) {
+    const auto engine = Start(MakeJob(Keys(1, {{key, good}})), script_);
+    EXPECT_EQ(engine->start().from, good);
+    EXPECT_EQ(engine->start().step, key == std::string("resume") ? 2 : 0);
+  }
+  EXPECT_EQ(ErrorOfStart({{"save", SaveKey()}, {"resume", good}}), "no error");
 }
 
 TEST_F(SaveTest, AFolderWithSavesIsNotTakenBySurprise) {
@@ -675,7 +732,7 @@ TEST_F(SaveTest, WhatIsPredictedIsNoChange) {
   start(45, true, "save")->Save();
   EXPECT_THAT(start(20, false, "resume")->start().notes, ElementsAre());
   EXPECT_THAT(start(20, true, "resume")->start().notes,
-              ElementsAre("the job has changed since the save: test_data.options.samples: 45 "
+              ElementsAre("the job has changed since the save: data.test.samples: 45 "
                           "against 20"));
 }
 
@@ -767,6 +824,10 @@ TEST_F(SaveTest, WeightsOfNobodysNames) {
   for (LayerSpec& layer : named) layer.name = "x" + std::to_string(&layer - named.data());
   const std::string save = SaveAfter(1, 2);
   EXPECT_THAT(ErrorOfStart({{"weights", save}}, named), HasSubstr("none of its tensors (0.bias"));
+  Value::List all;
+  for (size_t i = 0; i < named.size(); ++i) all.emplace_back(static_cast<int64_t>(i));
+  EXPECT_THAT(ErrorOfStart({{"weights", MapOf({{"from", save}, {"except", all}})}}),
+              HasSubstr("is taken: weights.except leaves out all that this job has"));
 }
 
 TEST_F(SaveTest, ASaveThatIsAskedForIsMadeOnceAndTheTrainingGoesOn) {

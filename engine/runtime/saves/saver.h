@@ -35,11 +35,6 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  /// The training goes on from `save`, which is whole: SaveFolder::GoesOnFrom().
-  void GoesOnFrom(const std::string& save) {
-    if (folder_) folder_->GoesOnFrom(save);
-  }
-
   bool pending() const { return phase_ != Phase::kIdle; }
   /// Of the save that is pending, or was the last.
   int64_t step() const { return step_; }
