@@ -67,8 +67,17 @@ class ConfigFile {
     throw ConfigError(Str(name_, ": ", key, ": ", why));
   }
 
+  /// A table's keys are set one by one: an override that is a table is checked only when the job is
+  /// read, and then the error would not name the file.
   void Set(const std::string& path, const Value& value) {
-    SetOverride(overrides_, path, value, name_, "");
+    const Field* field = FindJobField(path);
+    if (!field || field->kind != FieldKind::kTable || !value.is_map()) {
+      SetOverride(overrides_, path, value, name_, "");
+      return;
+    }
+    const Call call = CallOf(value);
+    if (!call.positional.empty()) SetOverride(overrides_, path, call.positional, name_, "");
+    for (const auto& [key, member] : call.named) Set(Str(path, ".", key), member);
   }
 
   /// The checked members of one of DeepSpeed's tables.

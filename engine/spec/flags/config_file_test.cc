@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/spec/flags/flags.h"
 #include "engine/spec/testing_job.h"
 
 namespace strata {
@@ -20,6 +21,31 @@ std::string ErrorWith(const std::string& text) {
   return ErrorOf([&] { Read(text); });
 }
 
+std::string FlagText(const Value& value) {
+  if (value.is_null()) return "none";
+  if (value.is_string()) return value.as_string();
+  if (!value.is_list()) return value.ToJson();
+  std::vector<std::string> texts;
+  for (const Value& element : value.as_list()) texts.push_back(FlagText(element));
+  return Join(texts, ",");
+}
+
+std::vector<std::string> AsFlags(const Value& overrides, const std::string& path = "") {
+  std::vector<std::string> flags;
+  for (const auto& [name, value] : overrides.as_map()) {
+    const std::string at = name == "1" ? path : Str(path, path.empty() ? "" : ".", name);
+    if (value.is_map()) {
+      for (std::string& flag : AsFlags(value, at)) flags.push_back(std::move(flag));
+    } else {
+      flags.push_back(Str("--", at, "=", FlagText(value)));
+    }
+  }
+  return flags;
+}
+
+/// What the program makes of a file: its overrides become flags in front of the command line's.
+Value ReadAsFlags(const std::string& text) { return Flags(AsFlags(Read(text)), {}).job(); }
+
 struct Case {
   const char* text;
   const char* overrides;  // as JSON
@@ -30,6 +56,11 @@ class MapsTest : public testing::TestWithParam<Case> {};
 TEST_P(MapsTest, ToTheJobsKeys) {
   EXPECT_EQ(Read(GetParam().text), Value::FromJson(GetParam().overrides))
       << Read(GetParam().text).ToJson();
+}
+
+TEST_P(MapsTest, ToTheJobsFlags) {
+  EXPECT_EQ(ReadAsFlags(GetParam().text), Value::FromJson(GetParam().overrides))
+      << ReadAsFlags(GetParam().text).ToJson();
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -234,6 +265,11 @@ TEST(ConfigOverridesTest, TablesAreChecked) {
       {R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": 1}}})",
        "F: optimizer.params.adam_w_mode: expected true or false"},
       {R"({"optimizer": {"type": "SGD", "extra": 1}})", "F: optimizer has no key \"extra\""},
+      {R"({"optimizer": {"type": "SGD", "params": {"lr": "auto"}}})", "F: lr expects a number"},
+      {R"({"optimizer": {"lr": -1}})", "F: lr expects a number, at least 0; got the number -1"},
+      {R"({"save": {"every": 0}})", "F: every expects an integer, at least 1, or \"epoch\""},
+      {R"({"save": {"evry": 1}})", "F has no key \"save.evry\"; did you mean \"save.every\"?"},
+      {R"({"data": {"train": {"samples": 0}}})", "F: samples expects an integer, at least 1"},
       {R"({"train_batch_size": 1.5})", "F: train_batch_size expects an integer, at least 1"},
       {R"({"gradient_accumulation_steps": "auto"})", "F: gradient_accumulation_steps expects an"},
       {R"({"gradient_clipping": null})", "F: gradient_clipping expects a number, at least 0"},
@@ -253,6 +289,25 @@ TEST(ConfigOverridesTest, WhatTheFileTurnsOffIsOffWhateverTheScriptSays) {
   const Job exchanged = job_of(R"({"bf16": {"enabled": true}, "communication_data_type": "fp32"})");
   EXPECT_EQ(exchanged.precision.name, "bf16");
   EXPECT_EQ(exchanged.precision.reduce, DType::kFloat32);
+}
+
+TEST(ConfigOverridesTest, GradientsAreExchangedInTheTypeOfTheFile) {
+  for (const auto& [type, reduce] :
+       {std::pair("fp16", DType::kFloat16), std::pair("bf16", DType::kBFloat16)}) {
+    const Job job = Build({}, ReadAsFlags(Str("{\"", type, R"(": {"enabled": true},
+        "communication_data_type": ")",
+                                              type, "\"}")));
+    EXPECT_EQ(job.precision.name, type);
+    EXPECT_EQ(job.precision.reduce, reduce) << type;
+  }
+}
+
+TEST(ConfigOverridesTest, ATableIsItsKeys) {
+  EXPECT_EQ(
+      Read(R"({"stop": {"patience": 3, "1": "test.loss"}, "save": {"dir": "a", "keep": 1}})"),
+      Read(R"({"stop": ["test.loss"], "stop.patience": 3, "save.keep": 1, "save.dir": "a"})"));
+  EXPECT_EQ(Read(R"({"data": {"train": {"path": "a"}, "workers": 2}, "save": {}})"),
+            Read(R"({"data.train.path": "a", "data.workers": 2})"));
 }
 
 TEST(ConfigOverridesTest, AWholeFileMakesAJob) {

@@ -138,6 +138,34 @@ TEST(Flags, ReachTheJob) {
   EXPECT_EQ(job.lr_schedule.options["warmup"], Value(2));
 }
 
+TEST(Flags, TheJobsTypeSaysWhatItsOptionsTake) {
+  const auto job_of = [](const std::vector<std::string>& flags) {
+    return Build({{"steps", 3}}, Parse(flags).job());
+  };
+  const Job half = job_of({"--precision=fp16", "--precision.reduce=fp16"});
+  EXPECT_EQ(half.precision.reduce, DType::kFloat16);
+  EXPECT_EQ(job_of({"--precision=fp16", "--precision.messages=fp16"}).precision.name, "fp16");
+  EXPECT_EQ(
+      job_of({"--optimizer=adafactor", "--optimizer.eps=1e-30,1e-3"}).optimizer.options["eps"],
+      Value(Value::List{1e-30, 1e-3}));
+  EXPECT_TRUE(job_of({"--lr_schedule=cosine", "--lr_schedule.steps=none"})
+                  .lr_schedule.options["steps"]
+                  .is_null());
+  EXPECT_EQ(Parse({"--data.train.split=all"}).job()["data"]["train"]["split"], Value("all"));
+  EXPECT_THAT(ErrorOf([&] {
+                job_of({"--precision=bf16", "--precision.reduce=fp16"});
+              }),
+              HasSubstr("the precision bf16: reduce expects one of \"float32\", \"bf16\"; got"));
+  EXPECT_THAT(ErrorOf([&] {
+                job_of({"--optimizer=adafactor", "--optimizer.eps=1e-8"});
+              }),
+              HasSubstr("the optimizer adafactor: eps expects a list of 2 numbers"));
+  EXPECT_THAT(ErrorOf([&] {
+                job_of({"--lr_schedule=warmup", "--lr_schedule.steps=none"});
+              }),
+              HasSubstr("the lr_schedule warmup needs steps"));
+}
+
 // ---- errors ----
 
 TEST(Flags, AMissingOneNamesWhatMayBeIt) {

@@ -1,6 +1,7 @@
 #include "engine/spec/flags/overrides.h"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -21,16 +22,69 @@ std::string FullPath(std::string_view path) {
   return full;
 }
 
-const Field* FindPath(const std::vector<const FieldTable*>& tables, std::string_view path) {
+/// Each type of optimizer, data source, ... may have a field of its own at a path: `split` of text
+/// takes "all", that of digits does not. `tables` are those of all types.
+std::vector<const Field*> FieldsAt(const std::vector<const FieldTable*>& tables,
+                                   std::string_view path) {
   const size_t dot = path.find('.');
+  std::vector<const Field*> fields;
   for (const FieldTable* table : tables) {
     const Field* field = FindField(*table, path.substr(0, dot));
     if (field && dot != std::string_view::npos) {
-      field = FindPath(field->members, path.substr(dot + 1));
+      const std::vector<const Field*> inner = FieldsAt(field->members, path.substr(dot + 1));
+      fields.insert(fields.end(), inner.begin(), inner.end());
+    } else if (field && field->refused.empty()) {
+      fields.push_back(field);
     }
-    if (field && field->refused.empty()) return field;
   }
-  return nullptr;
+  return fields;
+}
+
+/// As FieldsAt(), for the full path of a job's key.
+std::vector<const Field*> JobFieldsAt(const std::string& full) {
+  if (OnlyFromScript(full)) return {};
+  return FieldsAt({&JobFields()}, full);
+}
+
+/// Whether `wide` tells what `field` takes as well, perhaps now that it has the field's choices.
+bool Tells(Field& wide, Field field) {
+  field.takes_none = wide.takes_none;
+  if (field.Expected() == wide.Expected()) return true;
+  if (field.kind != FieldKind::kChoice || wide.kind != FieldKind::kChoice) return false;
+  for (const std::string& choice : field.choices) {
+    const bool is_new = std::ranges::find(wide.choices, choice) == wide.choices.end();
+    if (is_new) wide.choices.push_back(choice);
+  }
+  return true;
+}
+
+/// Refuses a value that no type's field takes, and says what any of them would.
+Value RefuseForAll(const std::vector<const Field*>& fields, const Value& value, const Call& call) {
+  Field wide = *fields[0];
+  wide.takes_none = std::ranges::any_of(fields, [](const Field* f) { return f->takes_none; });
+  std::set<std::string> others;
+  for (const Field* field : fields) {
+    if (!Tells(wide, *field)) others.insert(field->Expected());
+  }
+  try {
+    return CanonicalizeField(wide, value, call);
+  } catch (const ConfigError& error) {
+    const char* const more = others.empty() ? "" : "; another type takes ";
+    throw ConfigError(Str(error.what(), more, Join(others, ", or ")));
+  }
+}
+
+/// The canonical form that the first field gives which takes the value. Which type the job has is
+/// not known yet: that type's field checks the value for good when the job is read.
+Value CanonicalizeForAny(const std::vector<const Field*>& fields, const Value& value,
+                         const Call& call) {
+  for (const Field* field : fields) {
+    try {
+      return CanonicalizeField(*field, value, call);
+    } catch (const ConfigError&) {  // perhaps the next one takes it
+    }
+  }
+  return RefuseForAll(fields, value, call);
 }
 
 void AddPaths(const FieldTable& table, const std::string& prefix, std::vector<std::string>& paths) {
@@ -75,8 +129,8 @@ void SetBelow(Value& table, std::string_view path, const Value& value, bool is_t
 }  // namespace
 
 const Field* FindJobField(std::string_view path) {
-  const std::string full = FullPath(path);
-  return OnlyFromScript(full) ? nullptr : FindPath({&JobFields()}, full);
+  const std::vector<const Field*> fields = JobFieldsAt(FullPath(path));
+  return fields.empty() ? nullptr : fields[0];
 }
 
 std::string KeyHint(std::string_view name, std::span<const std::string> candidates,
@@ -103,13 +157,13 @@ void SetOverride(Value& overrides, std::string_view path, const Value& value,
   const Call call = {.subject = subject, .where = where, .noun = "key"};
   const bool degree = FoldedName(path) == "data" && value.is_number();
   const std::string full = degree ? "parallel.data" : FullPath(path);
-  const Field* field = FindJobField(full);
-  if (!field) {
+  const std::vector<const Field*> fields = JobFieldsAt(full);
+  if (fields.empty()) {
     throw ConfigError(
         Str(Place(where), subject, " has no key \"", path, "\"", KeyHint(path, JobFieldPaths())));
   }
-  const bool is_table = field->kind == FieldKind::kTable;
-  SetBelow(overrides, full, is_table ? value : CanonicalizeField(*field, value, call), is_table);
+  const bool is_table = fields[0]->kind == FieldKind::kTable;
+  SetBelow(overrides, full, is_table ? value : CanonicalizeForAny(fields, value, call), is_table);
 }
 
 Value Overrides(const Value& keys, const std::string& where) {

@@ -153,6 +153,44 @@ TEST(SetOverride, RefusesWhatDoesNotFit) {
   EXPECT_THAT(ErrorOf([] { Set("optimizer.lr", "fast"); }), HasSubstr("lr expects a number"));
 }
 
+TEST(SetOverride, TakesWhatTheFieldOfAnyTypeTakes) {
+  struct Option {
+    const char* path;
+    Value value;
+    const char* overrides;  // as JSON
+  };
+  const Option cases[] = {
+      {"precision.reduce", "bf16", R"({"precision": {"reduce": "bf16"}})"},
+      {"precision.reduce", "fp16", R"({"precision": {"reduce": "fp16"}})"},
+      {"precision.messages", "fp16", R"({"precision": {"messages": "fp16"}})"},
+      {"data.train.split", "all", R"({"data": {"train": {"split": "all"}}})"},
+      {"optimizer.eps", 1, R"({"optimizer": {"eps": 1.0}})"},
+      {"optimizer.eps", Value::List{"none", 1e-3}, R"({"optimizer": {"eps": [null, 0.001]}})"},
+      {"lr_schedule.steps", 5, R"({"lr_schedule": {"steps": 5}})"},
+      {"lr_schedule.steps", "none", R"({"lr_schedule": {"steps": null}})"},
+  };
+  for (const auto& [path, value, overrides] : cases) {
+    EXPECT_EQ(Set(path, value), Value::FromJson(overrides)) << Set(path, value).ToJson();
+  }
+}
+
+TEST(SetOverride, RefusesWhatNoTypesFieldTakes) {
+  const std::string place = "net.lua:20: the job: ";
+  EXPECT_EQ(
+      ErrorOf([] { Set("precision.reduce", "fp64"); }),
+      place + "reduce expects one of \"float32\", \"bf16\", \"fp16\"; got the string \"fp64\"");
+  EXPECT_EQ(ErrorOf([] { Set("data.train.split", "al"); }),
+            place +
+                "split expects one of \"train\", \"test\", \"all\"; got the string \"al\"; did "
+                "you mean \"all\"?");
+  EXPECT_EQ(ErrorOf([] { Set("optimizer.eps", "small"); }),
+            place +
+                "eps expects a number, at least 0; got the string \"small\"; another type takes "
+                "a list of 2 numbers, at least 0");
+  EXPECT_EQ(ErrorOf([] { Set("lr_schedule.steps", 0); }),
+            place + "steps expects an integer, at least 1, or none; got the number 0");
+}
+
 TEST(Overrides, TakeATable) {
   EXPECT_EQ(Overrides(MapOf({{"pipe", 2}, {"optimizer.lr", 0.1}, {"partition", "uniform"}}), ""),
             MapOf({{"parallel", MapOf({{"pipe", 2}})},
