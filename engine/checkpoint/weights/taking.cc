@@ -103,9 +103,15 @@ void RefuseAll(const MappedWeights& weights, const Taken& taken) {
   std::vector<std::string> theirs = weights.Unused({});
   constexpr size_t kShown = 5;
   theirs.resize(std::min(theirs.size(), kShown));
-  throw ConfigError(Str(weights.source().path(), ": none of its tensors (", Join(theirs, ", "),
-                        ", ...) has the name of one of this job's (",
-                        taken.missing.empty() ? "" : taken.missing[0], ", ...)"));
+  const std::string none =
+      Str(weights.source().path(), ": none of its tensors (", Join(theirs, ", "), ", ...) ");
+  if (!taken.unfit.empty()) {
+    throw ConfigError(Str(none, "fits; of another shape, or dtype: ", taken.unfit[0]));
+  }
+  if (taken.missing.empty()) {
+    throw ConfigError(Str(none, "is taken: weights.except leaves out all that this job has"));
+  }
+  throw ConfigError(Str(none, "has the name of one of this job's (", taken.missing[0], ", ...)"));
 }
 
 }  // namespace strata

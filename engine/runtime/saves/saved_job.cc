@@ -24,11 +24,19 @@ std::string Short(const Value& value) {
   return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
 }
 
+/// What a user calls a member of the job: options of a type stand beside it, sources in `data`.
+std::string KeyBelow(const std::string& path, const std::string& name) {
+  if (name == "options") return path;
+  if (path.empty())
+    return name == "train_data" ? "data.train" : name == "test_data" ? "data.test" : name;
+  return Str(path, ".", name);
+}
+
 void AddDifferences(const std::string& path, const Value& a, const Value& b,
                     std::vector<std::string>& lines) {
   if (IsSame(a, b)) return;
   const auto below = [&](const std::string& name, const Value& inner_a, const Value& inner_b) {
-    AddDifferences(path.empty() ? name : Str(path, ".", name), inner_a, inner_b, lines);
+    AddDifferences(KeyBelow(path, name), inner_a, inner_b, lines);
   };
   if (a.is_list() && b.is_list()) {
     const Value::List &of_a = a.as_list(), &of_b = b.as_list();
