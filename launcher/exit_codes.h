@@ -13,7 +13,7 @@ inline constexpr ExitCode kExitCodes[] = {
     {"1",
      "the world failed: a file, a rank, a machine, a hang, a loss that is no number, a comparison; "
      "doctor and inspect: something is missing"},
-    {"2", "the command line, the script or the data is wrong; nothing ran"},
+    {"2", "the command line, the script or the data is wrong, from the start or at a later step"},
     {"129", "SIGHUP: the terminal was closed (128 + SIGHUP)"},
     {"130", "Ctrl-C (128 + SIGINT)"},
     {"141", "what reads the output has ended (128 + SIGPIPE)"},
