@@ -140,6 +140,9 @@ def a_wrong_script(strata):
     require(code == 2 and errors.count("there is no flag --stepz") == 1, "one error", errors)
 
 
+IPTABLES = "/usr/sbin/iptables"  # which is on no path of Bazel's
+
+
 class Namespaces:
     """Two network namespaces with a cable between them."""
 
@@ -225,7 +228,7 @@ def lose(machines, *which):
     """From now on each machine loses these packets. False, with a line why, where the system cannot do that."""
     try:
         for name in machines.names:
-            machines.ip("netns", "exec", name, "iptables", "-A", "INPUT", *which, "-j", "DROP")
+            machines.ip("netns", "exec", name, IPTABLES, "-A", "INPUT", *which, "-j", "DROP")
         return True
     except (OSError, subprocess.CalledProcessError) as error:
         program.skipped("no packets can be lost here (iptables): %s" % (getattr(error, "stderr", None) or error))
@@ -234,7 +237,7 @@ def lose(machines, *which):
 
 def has_lost(machines):
     """Whether a rule of lose() has met a packet: some kernels take rules that do nothing."""
-    tables = [machines.ip("netns", "exec", name, "iptables", "-nvxL", "INPUT") for name in machines.names]
+    tables = [machines.ip("netns", "exec", name, IPTABLES, "-nvxL", "INPUT") for name in machines.names]
     if any(int(count) for table in tables for count in re.findall(r"^ *(\d+) +\d+ DROP", table, re.M)):
         return True
     program.skipped("the rules of iptables meet no packet here")
