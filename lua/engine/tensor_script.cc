@@ -61,7 +61,8 @@ class FunctionLoss : public Loss {
       PushTensors(L, CopyOnWrite(output));
       PushTensors(L, CopyOnWrite(target));
       CallProtected(L, 2, LUA_MULTRET);
-      value = Result(L, RowsOf(target.empty() ? output : target));
+      const int64_t samples = SamplesOfLoss();
+      value = Result(L, samples > 0 ? samples : RowsOf(output));
     });
     return value;
   }
@@ -126,8 +127,7 @@ class FunctionLoss : public Loss {
     if (value < 0) throw ConfigError(Str(Subject(), "'s weight must be at least 0, got ", value));
     return value;
   }
-  /// Of the micro-batch. An output may have its samples in another dim than the first; a target
-  /// comes as the data has it.
+  /// Planning does not say how many samples there are.
   static int64_t RowsOf(const Tensors& tensors) {
     return tensors.empty() || tensors[0].dim() == 0 ? 1 : tensors[0].size(0);
   }

@@ -1,9 +1,10 @@
-// The parts of a loss: what a loss function of the script says beside the loss (`return loss, {dice
-// = d, bce = b}`), on its way to whoever computes the loss.
+// What a loss function of the script and whoever computes the loss tell each other: the parts that
+// it gives beside the loss (`return loss, {dice = d, bce = b}`), and of how many samples it is.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,9 +19,10 @@ inline constexpr size_t kMostLossParts = 16;
 using LossParts = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// While an object lives, it takes the parts of the losses that its thread computes. Scopes nest.
+/// `samples`: of the micro-batch; 0 = nobody knows.
 class LossPartsScope {
  public:
-  LossPartsScope();
+  explicit LossPartsScope(int64_t samples);
   ~LossPartsScope();
   LossPartsScope(const LossPartsScope&) = delete;
   LossPartsScope& operator=(const LossPartsScope&) = delete;
@@ -28,11 +30,16 @@ class LossPartsScope {
 
  private:
   friend void GiveLossParts(LossParts parts);
+  friend int64_t SamplesOfLoss();
+  const int64_t samples_;
   LossParts parts_;
   LossPartsScope* const outer_;
 };
 
 /// Gives the innermost scope of the thread the parts; without a scope they are dropped.
 void GiveLossParts(LossParts parts);
+/// Those of the innermost scope of the thread; 0 without one. An output need not have them in its
+/// first dim, nor a target, such as a list of boxes.
+int64_t SamplesOfLoss();
 
 }  // namespace strata

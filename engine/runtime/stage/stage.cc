@@ -22,6 +22,7 @@
 #include "engine/layers/random/random.h"
 #include "engine/layers/training_scope.h"
 #include "engine/runtime/stage/examiner.h"
+#include "engine/runtime/stage/feed.h"
 #include "engine/runtime/stage/graph_input.h"
 #include "engine/runtime/stage/straight_backward.h"
 #include "engine/runtime/stage/torch_errors.h"
@@ -334,7 +335,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   const AxisScope axis(parts_.axis);
   const TrainingScope training(run_->training);
   const RandomScope scope(ForwardSeed(parts_.seed, run_->first_micro_batch + m, parts_.job_layers));
-  LossPartsScope loss_parts;
+  LossPartsScope loss_parts(run_->feed ? run_->feed->rows(m) : 0);
   Examiner* const examiner = run_->examiner;
   const int end = std::max(parts_.job_layers, parts_.end);  // behind all layers
   if (examiner) examiner->Enters(parts_.loss_label, end, number(), m, output);
