@@ -335,7 +335,8 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   const AxisScope axis(parts_.axis);
   const TrainingScope training(run_->training);
   const RandomScope scope(ForwardSeed(parts_.seed, run_->first_micro_batch + m, parts_.job_layers));
-  LossPartsScope loss_parts(run_->feed ? run_->feed->rows(m) : 0);
+  const bool are_known = run_->feed && !run_->feed->inputs().empty();
+  LossPartsScope loss_parts(are_known ? run_->feed->rows(m) : 0);
   Examiner* const examiner = run_->examiner;
   const int end = std::max(parts_.job_layers, parts_.end);  // behind all layers
   if (examiner) examiner->Enters(parts_.loss_label, end, number(), m, output);
