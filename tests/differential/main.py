@@ -69,6 +69,7 @@ def smallest(strata, kind, case, what):
 
 
 def report(strata, kind, name, number, case, verdict):
+    print("-- %s %d: %s" % (name, number, verdict), flush=True)  # of a moment, perhaps
     if os.environ.get("SHRINK") != "0":
         case = smallest(strata, kind, case, verdict.what)
         verdict = verdicts(strata, kind, {number: case})[number]
