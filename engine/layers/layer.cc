@@ -69,7 +69,7 @@ void Layer::CheckInput(const Tensors&) const {}
 void Loss::CheckTarget(const Tensors&, at::IntArrayRef) const {}
 
 Hits Loss::CountHits(const Tensors& output, const Tensors& target) {
-  return strata::CountHits(output.at(0), target.at(0), kNoLabel, std::nullopt);
+  return CountLabelHits(output.at(0), target.at(0), std::nullopt);
 }
 
 }  // namespace strata

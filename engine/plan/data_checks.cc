@@ -63,6 +63,13 @@ bool TakesLabels(const LayerSpec& loss, const TensorSpec& target) {
   return IsOfClasses(loss) && !IsFloating(target.dtype);
 }
 
+/// How many classes the output has, for labels that CheckLoss() has let pass.
+int64_t KnownClasses(const LayerSpec& loss, const TensorSpec& output, const TensorSpec& labels) {
+  const std::vector<int> fitting =
+      FittingClassDims(output.shape, labels.shape, /*are_labels=*/true, GivenClassDim(loss));
+  return output.shape.at(static_cast<size_t>(fitting.at(0)));
+}
+
 std::string ClassesText(const TensorSpecs& output, int64_t classes) {
   return Str("the output ", ToString(output), " has ", classes,
              classes == 1 ? " class" : " classes");
@@ -72,7 +79,7 @@ std::string ClassesText(const TensorSpecs& output, int64_t classes) {
 void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
                  const TensorSpecs& output, const TensorSpec& labels) {
   if (!TakesLabels(loss, labels)) return;
-  const int64_t known = ClassesOf(output[0], labels);
+  const int64_t known = KnownClasses(loss, output[0], labels);
   const bool last_is_ignored = loss.args["ignore_index"] == Value(classes - 1);
   if (classes - (last_is_ignored ? 1 : 0) <= known) return;
   throw ConfigError(Str(Place(data.where), "the labels of strata.data.", data.kind, " are 0 to ",
@@ -94,8 +101,8 @@ void CheckTokens(const Job& job, const DataSpec& data) {
 }
 
 /// The same of values that a data function gave.
-void CheckValues(const Job& job, const FunctionRef& function, const FirstBatch& first,
-                 const TensorSpecs& output) {
+void CheckValues(const Job& job, const LayerSpec& loss, const FunctionRef& function,
+                 const FirstBatch& first, const TensorSpecs& output) {
   const auto refuse = [&](const char* what, int64_t value, const std::string& why) {
     throw ConfigError(Str(Place(function.where), "the data function gives micro-batch 0 the ", what,
                           " ", value, ", but ", why));
@@ -105,8 +112,8 @@ void CheckValues(const Job& job, const FunctionRef& function, const FirstBatch& 
     if (rows == 0 || (token >= 0 && token < rows)) continue;
     refuse("token", token, TableText(job, rows));
   }
-  if (first.target.empty() || !TakesLabels(job.loss, first.target[0])) return;
-  const int64_t known = ClassesOf(output[0], first.target[0]);
+  if (first.target.empty() || !TakesLabels(loss, first.target[0])) return;
+  const int64_t known = KnownClasses(loss, output[0], first.target[0]);
   for (const int64_t label : first.labels) {
     const bool is_ignored = job.loss.args["ignore_index"] == Value(label);
     if (is_ignored || (label >= 0 && label < known)) continue;
@@ -114,35 +121,57 @@ void CheckValues(const Job& job, const FunctionRef& function, const FirstBatch& 
   }
 }
 
-/// Metrics of what is right or wrong, which numbers alone do not tell.
-void CheckMetrics(const Job& job, const LayerSpec& loss, const std::string& where,
-                  const TensorSpecs& target) {
-  if (job.test_data.kind.empty() || target.empty() || !IsFloating(target[0].dtype)) return;
-  const bool has_scores = loss.type == "BCELoss" || loss.type == "BCEWithLogitsLoss";
-  if (IsOfClasses(loss) || (has_scores && !loss.scripted)) return;
-  std::vector<std::string> names = {job.eval.metric};
+/// The metrics of the job that count right and wrong classes, as accuracy does.
+std::vector<std::string> ClassMetrics(const Job& job) {
+  std::vector<std::string> names;
+  if (job.test_data.kind.empty()) return names;
+  if (job.eval.metric == "accuracy") names.push_back(job.eval.metric);
   for (const MetricSpec& metric : job.eval.metrics) {
-    if (metric.function.id < 0) names.push_back(metric.name);
+    const bool is_of_classes = metric.name == "accuracy" || metric.name == "top5" ||
+                               metric.name == "f1" || metric.name == "confusion";
+    if (metric.function.id < 0 && is_of_classes) names.push_back(metric.name);
   }
-  for (const char* name : {"accuracy", "top5", "f1", "confusion"}) {
-    if (std::ranges::find(names, name) == names.end()) continue;
-    throw ConfigError(Str(Place(where), "eval: ", name, " needs labels, or a loss of scores such ",
-                          "as BCEWithLogitsLoss; the targets are ", ToString(target),
-                          ", and what is right by ", loss.ToString(),
-                          " is not known: eval.metrics ", "takes a function(output, target)"));
-  }
+  return names;
 }
 
-/// Metrics of numbers, which stand at the targets' places.
+/// Losses of classes have checked their target. BCELoss and BCEWithLogitsLoss tell two classes
+/// apart by a threshold, whatever the target's dtype. A function of the script has labels for
+/// classes. What is right by other losses is not known.
+void CheckClassMetrics(const Job& job, const LayerSpec& loss, const std::string& where,
+                       const TensorSpecs& output, const TensorSpecs& target) {
+  const std::vector<std::string> metrics = ClassMetrics(job);
+  if (metrics.empty() || target.empty() || output.empty()) return;
+  if (IsOfClasses(loss) || ClassThreshold(loss)) return;
+  const std::string eval = Str(Place(where), "eval: ", metrics[0]);
+  if (!loss.scripted || !AreLabels(target[0])) {
+    throw ConfigError(
+        Str(eval, " needs labels, or a loss of scores such as BCEWithLogitsLoss; the ",
+            "targets are ", ToString(target), ", and what is right by ", loss.ToString(),
+            " is not known: eval.metrics takes a function(output, ", "target)"));
+  }
+  const std::optional<int64_t>& given = job.eval.class_dim;
+  const std::vector<int64_t>&scores = output[0].shape, &labels = target[0].shape;
+  const std::vector<int> fitting = FittingClassDims(scores, labels, /*are_labels=*/true, given);
+  if (fitting.size() == 1) return;
+  if (!fitting.empty()) {
+    throw ConfigError(Str(eval, ": ", TwoClassDims(FormatShape(scores), FormatShape(labels), "")));
+  }
+  throw ConfigError(Str(eval, " needs labels in the shape of the output without the dim of its ",
+                        "classes (", given ? std::to_string(*given) : "1 or the last",
+                        "); the output is ", output[0].ToString(), ", the target ",
+                        target[0].ToString()));
+}
+
+/// Metrics of numbers compare each element of the output with the target's at the same place.
 void CheckNumberMetrics(const Job& job, const std::string& where, const TensorSpecs& output,
                         const TensorSpecs& target) {
   if (job.test_data.kind.empty() || target.empty() || output.empty()) return;
-  if (output[0].elements() == target[0].elements()) return;
+  if (output[0].shape == target[0].shape) return;
   for (const MetricSpec& metric : job.eval.metrics) {
     const bool is_of_numbers = metric.name == "r2" || metric.name == "mae";
     if (!is_of_numbers || metric.function.id >= 0) continue;
     throw ConfigError(Str(Place(where), "eval.metrics: ", metric.name,
-                          " needs a target for each element of the output; the output is ",
+                          " needs a target in the output's shape; the output is ",
                           output[0].ToString(), ", the target ", target[0].ToString()));
   }
 }
@@ -159,7 +188,7 @@ void CheckClasses(const LayerSpec& loss, const std::string& where, const TensorS
 void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where,
                  const TensorSpecs& output, const TensorSpecs& target, Script* script) {
   if (loss.type.empty()) return;
-  CheckMetrics(job, loss, where, target);
+  CheckClassMetrics(job, loss, where, output, target);
   CheckNumberMetrics(job, where, output, target);
   CheckClasses(loss, where, output);
   if (loss.scripted) {
@@ -223,7 +252,7 @@ void CheckFirst(const Job& job, const LayerSpec& loss, const FunctionRef& functi
                 const FirstBatch& first, const Shapes& shapes, Script* script) {
   const TensorSpecs output = OutputFor(job, first.input, shapes, script);
   CheckTarget(job, loss, function.where, output, first.target, script);
-  CheckValues(job, function, first, output);
+  CheckValues(job, loss, function, first, output);
   if (function.id == job.test_data.function.id) TryMetrics(job, output, first.target, script);
 }
 
@@ -308,23 +337,23 @@ int64_t TableRows(const Job& job) {
   return is_table && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
 }
 
-std::optional<int> FindClassDim(const Job& job, int64_t rows, const Shapes& shapes,
-                                Script* script) {
-  const std::optional<TensorSpec> target = PlannedTarget(job, rows, shapes);
-  const auto when_shorter = [&](int dim) -> std::vector<int64_t> {
-    TensorSpecs inputs = shapes.input;
-    for (TensorSpec& input : inputs) {
-      const size_t at = dim < 0 ? input.shape.size() - 1 : static_cast<size_t>(dim);
-      if (at >= 1 && at < input.shape.size() && input.shape[at] > 1) --input.shape[at];
-    }
-    try {
-      return InferLayers(job.layers, inputs, script).back().at(0).shape;
-    } catch (const ConfigError&) {
-      return {};
-    }
-  };
-  return ClassDimOf(job.loss, shapes.outputs.back().at(0), target ? &*target : nullptr,
-                    when_shorter);
+void FindClassDim(const Job& job, const Shapes& shapes, Plan& plan) {
+  const bool counts_classes = job.loss.scripted && !ClassMetrics(job).empty();
+  if (!IsOfClasses(job.loss) && !counts_classes) return;
+  const TensorSpec& output = shapes.outputs.back().at(0);
+  const std::optional<int64_t> given =
+      job.loss.scripted ? job.eval.class_dim : GivenClassDim(job.loss);
+  const std::optional<TensorSpec> target = PlannedTarget(job, plan.batch.micro_batch_size, shapes);
+  if (!target || (counts_classes && !AreLabels(*target))) return;
+  const std::vector<int> fitting =
+      FittingClassDims(output.shape, target->shape, AreLabels(*target), given);
+  if (fitting.size() != 1) return;
+  plan.class_dim = fitting[0];
+  if (output.shape.size() < 3) return;
+  plan.class_dim_text =
+      Str("the classes are in dim ", fitting[0], " of the output ", FormatShape(output.shape),
+          given ? Str(", as class_dim = ", *given, " says")
+                : Str(", which the labels ", FormatShape(target->shape), " do not have"));
 }
 
 void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* script) {
@@ -351,7 +380,7 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
     CheckTargetOfData(job, loss, *data, output, target, script);
     if (data == &job.test_data) TryMetrics(job, output, target, script);
     if (data->kind == "text" || target.size() != 1) continue;
-    CheckLabels(job.loss, *data, facts.classes, output, target[0]);
+    CheckLabels(loss, *data, facts.classes, output, target[0]);
   }
 }
 

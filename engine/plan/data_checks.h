@@ -14,9 +14,11 @@ namespace strata {
 /// null. Throws ConfigError as InferLayers().
 MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script);
 
-/// LayerSpec::class_dim of the job's loss. `rows`: of a micro-batch.
-std::optional<int> FindClassDim(const Job& job, int64_t rows, const MicroBatchShapes& shapes,
-                                Script* script);
+/// Sets plan.class_dim and its text for a loss of classes, and for a loss function whose metrics
+/// count classes: what the script says (class_dim of the loss, or of eval), else the only dim of
+/// the output that labels fit. Where two dims fit it sets none, and CheckData() refuses the job.
+/// REQUIRES: the shapes are known, and plan.batch is set.
+void FindClassDim(const Job& job, const MicroBatchShapes& shapes, Plan& plan);
 
 /// What the first layer or the loss would refuse in the first step, or in the evaluation after the
 /// last, is refused before. Of a data function this is what it gives for micro-batch 0; texts need

@@ -359,7 +359,7 @@ void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan
   NoteLostInputs(job, inputs, plan);
   NotePassedStates(job, inputs, plan);
   if (model > 1) CheckSplits(job.layers, inputs, model, script);
-  plan.class_dim = FindClassDim(job, plan.batch.micro_batch_size, shapes, script);
+  FindClassDim(job, shapes, plan);
   CheckData(job, plan, shapes, script);
 }
 

@@ -11,6 +11,7 @@
 #include "engine/plan/recompute.h"
 #include "engine/spec/job/data/data_source.h"
 #include "engine/spec/layers/parts.h"
+#include "engine/spec/testing_job.h"
 #include "engine/spec/testing_script.h"
 
 namespace strata {
@@ -459,13 +460,26 @@ TEST(MakePlan, RefusesMetricsOfWhatIsRightWhereNothingTells) {
   EXPECT_EQ(ErrorOf(FilesJob(numbers, "MSELoss", {"r2", "mae"})), "no error");
   const DataFacts labels = {8, {{{8}, DType::kFloat32}}, {{{}, DType::kInt64}}, 8};
   for (const char* name : {"r2", "mae"}) {
-    EXPECT_THAT(
-        ErrorOf(FilesJob(labels, "CrossEntropyLoss", {name})),
-        HasSubstr(Str("net.lua:9: eval.metrics: ", name, " needs a target for each element ",
-                      "of the output; the output is float32 (4, 8), the target int64 (4,)")));
+    EXPECT_THAT(ErrorOf(FilesJob(labels, "CrossEntropyLoss", {name})),
+                HasSubstr(Str("net.lua:9: eval.metrics: ", name, " needs a target in the output's ",
+                              "shape; the output is float32 (4, 8), the target int64 (4,)")));
+    // As many elements, at other places.
+    Job turned = FilesJob({8, {{{3, 8}, DType::kFloat32}}, {{{8, 3}, DType::kFloat32}}, 0},
+                          "MSELoss", {name});
+    turned.loss = FunctionLayer("net.lua:7");
+    turned.input.reset();
+    EXPECT_THAT(ErrorOf(turned), HasSubstr("float32 (4, 3, 8), the target float32 (4, 8, 3)"));
   }
   for (const char* loss : {"BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss"}) {
     EXPECT_EQ(ErrorOf(FilesJob(numbers, loss, {"accuracy", "f1"})), "no error") << loss;
+  }
+  for (const DType dtype : {DType::kInt64, DType::kUInt8, DType::kBool}) {
+    const DataFacts whole = {8, {{{8}, DType::kFloat32}}, {{{8}, dtype}}, 0};
+    EXPECT_EQ(ErrorOf(FilesJob(whole, "BCEWithLogitsLoss", {"accuracy", "f1"})), "no error");
+    for (const char* loss : {"MSELoss", "L1Loss", "PoissonNLLLoss"}) {
+      EXPECT_THAT(ErrorOf(FilesJob(whole, loss, {"accuracy"})),
+                  HasSubstr(Str("what is right by ", Make(loss, {}).ToString(), " is not known")));
+    }
   }
   Job job = FilesJob(numbers, "MSELoss", {"accuracy"});
   job.test_data = DataSpec();
@@ -705,19 +719,76 @@ TEST(MakePlan, RefusesMaxNormWhereCopiesOrPassesWouldDiffer) {
       HasSubstr("which is not done where a layer is recomputed"));
 }
 
+/// A job of tokens: texts of `length` tokens, each of one of `classes` classes.
+Job TokensJob(int64_t length, int64_t classes, const Value::Map& loss, DType target) {
+  std::vector<int64_t> shape = {length};
+  if (IsFloating(target)) shape.push_back(classes);
+  Job job = FilesJob({8, {{{length, 8}, DType::kFloat32}}, {{shape, target}}, classes},
+                     "CrossEntropyLoss", {});
+  job.input.reset();
+  job.layers = {Make("Linear", {8, classes})};
+  job.loss = MakeLayer("CrossEntropyLoss", {}, loss, {}, "net.lua:4");
+  return job;
+}
+
 TEST(MakePlan, FindsTheDimOfTheClasses) {
-  const auto class_dim = [](std::vector<int64_t> input, std::vector<LayerSpec> layers) {
-    Job job = LinearJob(1, 1);
-    job.layers = std::move(layers);
-    job.loss = MakeLayer("CrossEntropyLoss", {}, {}, {}, "");
-    job.input = TensorSpec{std::move(input), DType::kFloat32};
-    return MakePlan(job, {}, nullptr).class_dim;
+  const auto plan = [](int64_t length, int64_t classes, const Value::Map& loss,
+                       DType target = DType::kInt64) {
+    return MakePlan(TokensJob(length, classes, loss, target), {}, nullptr);
   };
-  const LayerSpec linear = MakeLayer("Linear", {6, 5}, {}, {}, "");
-  EXPECT_EQ(class_dim({5, 6}, {linear}), 2) << "a row of 6 for each token";
-  EXPECT_EQ(class_dim({5, 6}, {MakeLayer("Conv1d", {5, 6, 1}, {}, {}, "")}), std::nullopt);
-  EXPECT_EQ(class_dim({5, 5}, {MakeLayer("ReLU", {}, {}, {}, "")}), std::nullopt);
-  EXPECT_EQ(class_dim({6}, {linear}), std::nullopt);
+  EXPECT_EQ(plan(5, 6, {}).class_dim, 2);
+  EXPECT_EQ(
+      plan(5, 6, {}).class_dim_text,
+      "the classes are in dim 2 of the output (4, 5, 6), which the labels (4, 5) do not have");
+  for (const DType target : {DType::kInt64, DType::kFloat32}) {
+    EXPECT_EQ(plan(6, 6, {{"class_dim", -1}}, target).class_dim, 2);
+    EXPECT_EQ(plan(6, 6, {{"class_dim", 1}}, target).class_dim, 1);
+  }
+  EXPECT_EQ(plan(6, 6, {{"class_dim", -1}}).class_dim_text,
+            "the classes are in dim 2 of the output (4, 6, 6), as class_dim = -1 says");
+  Job flat = FilesJob({8, {{{8}, DType::kFloat32}}, {{{}, DType::kInt64}}, 8}, "NLLLoss", {});
+  EXPECT_EQ(MakePlan(flat, {}, nullptr).class_dim, 1);
+  EXPECT_EQ(MakePlan(flat, {}, nullptr).class_dim_text, "") << "there is no other dim";
+  flat.loss = Make("MSELoss", {});
+  flat.train_data.kind = flat.test_data.kind = "";
+  EXPECT_EQ(MakePlan(flat, {}, nullptr).class_dim, std::nullopt);
+}
+
+TEST(MakePlan, RefusesTargetsThatFitTwoDims) {
+  for (const auto& [length, target] :
+       {std::pair(6, DType::kInt64), std::pair(5, DType::kFloat32)}) {
+    EXPECT_THAT(ErrorOf(TokensJob(length, 6, {}, target)),
+                AllOf(HasSubstr("net.lua:4: the loss CrossEntropyLoss() cannot compare"),
+                      HasSubstr("say which: nn.CrossEntropyLoss{class_dim = 1} or ")));
+  }
+}
+
+TEST(MakePlan, MetricsOfALossFunctionFindTheirClassesInTheSameWay) {
+  const auto job = [](int64_t length, std::optional<int64_t> class_dim,
+                      DType target = DType::kInt64) {
+    Job job = TokensJob(length, 6, {}, target);
+    job.loss = FunctionLayer("net.lua:7");
+    job.eval.metrics = {{"f1"}};
+    job.eval.class_dim = class_dim;
+    return job;
+  };
+  const auto dim = [&](const Job& job) { return MakePlan(job, {}, nullptr).class_dim; };
+  EXPECT_EQ(dim(job(5, {})), 2);
+  EXPECT_EQ(dim(job(6, -1)), 2);
+  EXPECT_EQ(dim(job(6, 1)), 1);
+  EXPECT_THAT(ErrorOf(job(6, {})),
+              AllOf(HasSubstr("net.lua:9: eval: f1: the classes may be in dim 1 of the output "
+                              "(4, 6, 6)"),
+                    HasSubstr("say which: eval = {class_dim = 1} or eval = {class_dim = -1}")));
+  EXPECT_THAT(ErrorOf(job(5, 1)), HasSubstr("eval: f1 needs labels in the shape of the output "
+                                            "without the dim of its classes (1); the output is "
+                                            "float32 (4, 5, 6), the target int64 (4, 5)"));
+  for (const DType other : {DType::kBool, DType::kFloat32}) {
+    EXPECT_THAT(ErrorOf(job(5, {}, other)), HasSubstr("eval: f1 needs labels"));
+  }
+  Job without = job(6, {});
+  without.eval.metrics = {{"perplexity"}};
+  EXPECT_EQ(ErrorOf(without), "no error") << "it is the exponential of the loss";
 }
 
 TEST(MakePlan, RefusesTokensBeyondTheFirstLayersRows) {

@@ -78,6 +78,7 @@ std::string SummaryText(const Plan& plan, const ModelCosts& costs) {
               Plural(plan.batch.micro_batches, "micro-batch"), " ",
               FormatFlops(total.training_flops * static_cast<double>(plan.batch.micro_batches)));
   if (plan.topology.Size("model") > 1) text += "; on one rank of the model axis";
+  if (!plan.class_dim_text.empty()) text += "\n" + plan.class_dim_text;
   if (guesses) text += "\n* written in Lua: its work is a guess";
   return text + "\n";
 }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <optional>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
@@ -39,28 +40,34 @@ struct Classes {
   T labels;
 };
 
-/// Of probabilities the likeliest is the label. Without classes, as for BCEWithLogitsLoss, there
-/// are two: below the threshold and above it.
+/// Output and target as rows of scores, one row a label. The label of probabilities is the class
+/// with the largest one. BCELoss and BCEWithLogitsLoss have one score for two classes, those below
+/// and above a threshold.
 Classes ClassesOf(const LayerSpec& loss, const T& output, const T& target) {
-  if (target.is_floating_point() && IsOfClasses(loss)) {
-    const int64_t dim = loss.class_dim.value_or(1);
-    const auto rows = [&](const T& t) { return t.movedim(dim, -1).flatten(0, -2); };
-    return {rows(output), rows(target).argmax(1)};
-  }
-  if (target.is_floating_point()) {
-    const double threshold = loss.type == "BCELoss" ? 0.5 : 0;
+  if (const std::optional<double> threshold = ClassThreshold(loss)) {
     const T flat = output.flatten();
-    return {at::stack({at::full_like(flat, threshold), flat}, 1),
-            target.flatten().gt(0.5).to(at::kLong)};
+    return {at::stack({at::full_like(flat, *threshold), flat}, 1),
+            TwoClassLabels(output, target).flatten()};
   }
-  const T scores =
-      output.movedim(ClassDim(output.sizes(), target, loss.class_dim), -1).flatten(0, -2);
+  const int64_t dim =
+      ClassDim(output.sizes(), target, GivenClassDim(loss), loss.scripted ? "" : loss.type);
+  const T scores = output.movedim(dim, -1).flatten(0, -2);
+  if (target.is_floating_point()) {
+    return {scores, target.movedim(dim, -1).flatten(0, -2).argmax(1)};
+  }
   const Value* ignored = loss.args.Find("ignore_index");
   const T labels = target.flatten().to(at::kLong);
   const T counted = labels.ne(ignored ? ignored->as_int() : kNoLabel).nonzero().flatten();
   const Classes classes = {scores.index_select(0, counted), labels.index_select(0, counted)};
   RequireIndices(classes.labels, scores.size(1), "label", "classes");
   return classes;
+}
+
+/// Throws ConfigError unless the metric has a target for each element of the output, at its place.
+void RequireSameShape(const char* metric, const T& output, const T& target) {
+  if (output.sizes() == target.sizes()) return;
+  throw ConfigError(Str(metric, ": expected a target in the output's shape ",
+                        FormatShape(output.sizes()), ", got ", FormatShape(target.sizes())));
 }
 
 Sums Top(const Classes& of, int64_t count) {
@@ -87,8 +94,7 @@ Sums Moments(const T& output, const T& target) {
 
 Sums Errors(const T& output, const T& target) {
   const T t = target.to(at::kDouble);
-  return {(output.to(at::kDouble).reshape_as(t) - t).abs().sum().item<double>(),
-          static_cast<double>(t.numel())};
+  return {(output.to(at::kDouble) - t).abs().sum().item<double>(), static_cast<double>(t.numel())};
 }
 
 /// -log of the labels' probabilities.
@@ -185,9 +191,17 @@ constexpr Metric kMetrics[] = {
     {"confusion", true,
      [](const LayerSpec& loss, const T& y, const T& t) { return Confusion(ClassesOf(loss, y, t)); },
      Table},
-    {"r2", false, [](const LayerSpec&, const T& y, const T& t) { return Moments(y, t); },
+    {"r2", false,
+     [](const LayerSpec&, const T& y, const T& t) {
+       RequireSameShape("r2", y, t);
+       return Moments(y, t);
+     },
      [](const Sums& sums) { return Value(R2(sums)); }},
-    {"mae", false, [](const LayerSpec&, const T& y, const T& t) { return Errors(y, t); },
+    {"mae", false,
+     [](const LayerSpec&, const T& y, const T& t) {
+       RequireSameShape("mae", y, t);
+       return Errors(y, t);
+     },
      [](const Sums& sums) { return Value(Ratio(sums)); }},
     {"perplexity", false,
      [](const LayerSpec& loss, const T& y, const T& t) {

@@ -117,6 +117,53 @@ TEST(Metrics, TheLikeliestOfProbabilitiesIsTheLabel) {
   EXPECT_EQ(Of(job, Scores, probabilities, kSamples, 1), Of(job, Scores, labels, kSamples, 1));
 }
 
+/// What one rank reads of one micro-batch.
+Value OfOne(const Job& job, const LayerSpec& loss, const at::Tensor& output,
+            const at::Tensor& target) {
+  testing::FakeScript script;
+  Metrics metrics(job, loss, script);
+  metrics.BeginRun(0);
+  metrics.Read(0, {output}, {target});
+  return metrics.Take(0, true, *MakeThreadTransports(1, {})[0]);
+}
+
+TEST(Metrics, OfALossFunctionGoByThePlannedDim) {
+  const Job job = Asked("CrossEntropyLoss", {"accuracy", "top5", "f1", "confusion"});
+  LayerSpec function;
+  function.scripted = true;
+  const at::Tensor square = at::arange(90, at::kDouble).mul(1.7).sin().view({10, 3, 3});
+  for (const int dim : {1, 2}) {
+    function.class_dim = dim;
+    EXPECT_EQ(OfOne(job, function, square, square.argmax(dim))["accuracy"].as_double(), 1) << dim;
+  }
+  function.class_dim.reset();
+  EXPECT_THAT(ConfigErrorOf([&] { OfOne(job, function, square, square.argmax(1)); }),
+              ::testing::HasSubstr("eval = {class_dim = 1} or eval = {class_dim = -1}"));
+  EXPECT_THAT(ConfigErrorOf([&] { OfOne(job, function, square, square); }),
+              ::testing::HasSubstr("expected integer labels"));
+}
+
+TEST(Metrics, OfTwoClassesTakeLabelsOfAnyDtype) {
+  const Job job = Asked("BCEWithLogitsLoss", {"accuracy", "f1"});
+  const at::Tensor scores = at::tensor({-1.0, 2.0, 0.5, -3.0, 4.0}).view({5, 1});
+  const at::Tensor labels = at::tensor({0, 1, 0, 1, 1}, at::kLong).view({5, 1});
+  const Value expected = OfOne(job, job.loss, scores, labels.to(at::kDouble));
+  EXPECT_DOUBLE_EQ(expected["accuracy"].as_double(), 0.6);
+  for (const at::ScalarType dtype : {at::kLong, at::kByte, at::kBool}) {
+    EXPECT_EQ(OfOne(job, job.loss, scores, labels.to(dtype)), expected) << dtype;
+  }
+}
+
+TEST(Metrics, OfNumbersCompareElementsAtTheSamePlace) {
+  const at::Tensor output = at::arange(24, at::kDouble).view({2, 3, 4});
+  for (const char* metric : {"r2", "mae"}) {
+    const Job job = Asked("MSELoss", {metric});
+    EXPECT_THAT(ConfigErrorOf([&] { OfOne(job, job.loss, output, output.transpose(1, 2)); }),
+                ::testing::HasSubstr(Str(metric, ": expected a target in the output's shape ",
+                                         "(2, 3, 4), got (2, 4, 3)")));
+  }
+}
+
 /// A loss with smoothing, weights or sums is no mean of logs, of which perplexity is the
 /// exponential.
 TEST(Metrics, PerplexityIsThatOfTheLabelsWhateverTheLoss) {

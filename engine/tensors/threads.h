@@ -10,7 +10,8 @@ void SetThreads(int count);
 
 /// The calling thread's backwards run in itself. Otherwise autograd has one thread for each
 /// accelerator: a backward that waits there for another rank, as the model axis does, would keep it
-/// from the backward of a rank that shares the accelerator; and cuBLAS warns that it has no context.
+/// from the backward of a rank that shares the accelerator; and cuBLAS warns that it has no
+/// context.
 void RunBackwardHere();
 
 }  // namespace strata

@@ -107,7 +107,8 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
     terminal.ClearStatus();
     const double pause = restarts.Pause();
     terminal.ErrorLine(Str("strata: ", outcome.cause, "\nstrata: ", restarts.Count(), ", ",
-                           Whence(report.saves()), pause > 0 ? ", in " + FormatSeconds(pause) : ""));
+                           Whence(report.saves()),
+                           pause > 0 ? ", in " + FormatSeconds(pause) : ""));
     // A signal ends this process now, as no job runs.
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));
   }

@@ -47,6 +47,10 @@ class FunctionLoss : public Loss {
     }
   }
 
+  Hits CountHits(const Tensors& output, const Tensors& target) override {
+    return CountLabelHits(output.at(0), target.at(0), spec_.class_dim);
+  }
+
  private:
   bool is_metric() const { return spec_.type.starts_with(kMetricPrefix); }
   /// "net.lua:4: the loss function"

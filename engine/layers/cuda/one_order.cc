@@ -1,5 +1,5 @@
-// LibTorch's settings under which CUDA's libraries add up in one order, and float32 is float32. They
-// belong to the whole process, and are made when libstrata_cuda.so is loaded.
+// LibTorch's settings under which CUDA's libraries add up in one order, and float32 is float32.
+// They belong to the whole process, and are made when libstrata_cuda.so is loaded.
 #include <ATen/Context.h>
 
 namespace strata {

@@ -37,6 +37,7 @@
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/axis/shared_cross_entropy.h"
 #include "engine/layers/families.h"
+#include "engine/spec/layers/targets.h"
 
 namespace strata {
 namespace {
@@ -49,18 +50,12 @@ bool AreLabels(const at::Tensor& target) {
   return c10::isIntegralType(target.scalar_type(), false);
 }
 
-/// True when `labels` has the shape of `output` without `dim`.
-bool FitsWithout(at::IntArrayRef output, const at::Tensor& labels, int64_t dim) {
-  std::vector<int64_t> shape = output.vec();
-  shape.erase(shape.begin() + dim);
-  return labels.sizes() == at::IntArrayRef(shape);
-}
-
 /// Output and labels in the form that PyTorch's losses take: classes in dim 1, labels int64.
 std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at::Tensor& target,
                                               int64_t class_dim) {
   const at::Tensor labels = target.to(at::kLong);
   if (class_dim == 1) return {output, labels};
+  if (class_dim < output.dim() - 1) return {output.movedim(class_dim, 1), labels};
   return {output.reshape({-1, output.size(-1)}), labels.reshape({-1})};
 }
 
@@ -141,15 +136,17 @@ class ClassLoss : public TorchLoss {
         axis_(spec.input_shard ? std::move(axis) : nullptr),
         weight_(spec.args["weight"]),
         ignore_index_(spec.args["ignore_index"].as_int()),
-        class_dim_(spec.class_dim),
+        class_dim_(GivenClassDim(spec)),
         takes_logits_(spec.type == "CrossEntropyLoss"),
         label_smoothing_(takes_logits_ ? spec.args["label_smoothing"].as_double() : 0) {}
 
   Hits CountHits(const Tensors& output, const Tensors& target) override {
     const at::Tensor& given = target.at(0);
-    // Of probabilities the largest.
-    const at::Tensor labels = AreLabels(given) ? given : given.argmax(class_dim_.value_or(1));
-    return strata::CountHits(WholeOutput(output).at(0), labels, ignore_index_, class_dim_);
+    const at::Tensor whole = WholeOutput(output).at(0);
+    const int64_t dim = DimIn(whole.sizes(), given);
+    // The label of probabilities is the class with the largest one.
+    const at::Tensor labels = AreLabels(given) ? given : given.argmax(dim);
+    return strata::CountHits(whole.argmax(dim), labels, ignore_index_);
   }
 
   void CheckTarget(const Tensors& target, at::IntArrayRef output) const override {
@@ -161,7 +158,7 @@ class ClassLoss : public TorchLoss {
                             "ignore_index = ", ignore_index_, "; leave ignore_index out, and give ",
                             kNoLabel, " to all labels that do not count"));
     }
-    const int64_t classes = output[ClassDim(output, labels, class_dim_)];
+    const int64_t classes = output[DimIn(output, labels)];
     RequireIndices(labels.masked_fill(labels.eq(ignore_index_), 0), classes, "label", "classes");
   }
 
@@ -173,7 +170,7 @@ class ClassLoss : public TorchLoss {
     if (!axis_) return OfWhole(output, target);
     const std::vector<int64_t> sizes = Part{axis_.get(), -1}.WholeSizes(output.sizes());
     const auto last = static_cast<int64_t>(sizes.size()) - 1;
-    if (!AreLabels(target) || ClassDim(sizes, target, class_dim_) != last) {
+    if (!AreLabels(target) || DimIn(sizes, target) != last) {
       return OfWhole(Whole(output), target);
     }
     const at::Tensor labels = target.to(at::kLong);
@@ -183,6 +180,10 @@ class ClassLoss : public TorchLoss {
   }
 
  private:
+  int64_t DimIn(at::IntArrayRef output, const at::Tensor& target) const {
+    return ClassDim(output, target, class_dim_, type());
+  }
+
   at::Tensor Whole(const at::Tensor& output) const {
     return Cross(output, Crossing::kGather, axis_, -1);
   }
@@ -190,8 +191,7 @@ class ClassLoss : public TorchLoss {
   LossValue OfWhole(const at::Tensor& output, const at::Tensor& target) {
     const OptionalTensor weight = weight_.Like(output);
     if (takes_logits_ && !AreLabels(target)) return OfProbabilities(output, target, weight);
-    const auto [scores, labels] =
-        PyTorchForm(output, target, ClassDim(output.sizes(), target, class_dim_));
+    const auto [scores, labels] = PyTorchForm(output, target, DimIn(output.sizes(), target));
     try {
       return Weighed(Sum(scores, labels, weight), labels, weight);
     } catch (const c10::Error&) {
@@ -232,7 +232,7 @@ class ClassLoss : public TorchLoss {
           Str(type(), ": expected labels (integers) or probabilities in the output's ",
               "shape, got the target ", ShapeOf(target), " for the output ", ShapeOf(output)));
     }
-    const int64_t dim = class_dim_.value_or(1);
+    const int64_t dim = DimIn(output.sizes(), target);
     return {Sum(output.movedim(dim, 1), target.movedim(dim, 1), weight),
             static_cast<double>(output.numel()) / static_cast<double>(output.size(dim))};
   }
@@ -240,7 +240,7 @@ class ClassLoss : public TorchLoss {
   const std::shared_ptr<AxisComm> axis_;  // set when each rank has some of the classes
   Weights weight_;
   const int64_t ignore_index_;
-  const std::optional<int> class_dim_;
+  const std::optional<int64_t> class_dim_;  // none: the labels tell
   const bool takes_logits_;
   const double label_smoothing_;
 };
@@ -301,8 +301,15 @@ class ElementLoss : public TorchLoss {
   ElementLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
       : TorchLoss(spec),
         row_(std::ranges::find(kElementLosses, std::string_view(spec.type), &ElementRow::type)),
-        args_{spec.args, Weights(Option(spec, "weight")), Weights(Option(spec, "pos_weight"))} {
+        args_{spec.args, Weights(Option(spec, "weight")), Weights(Option(spec, "pos_weight"))},
+        threshold_(ClassThreshold(spec)) {
     STRATA_CHECK(row_ != std::end(kElementLosses)) << "no loss " << spec.type;
+  }
+
+  Hits CountHits(const Tensors& output, const Tensors& target) override {
+    if (!threshold_) return Loss::CountHits(output, target);
+    const at::Tensor best = output.at(0).gt(*threshold_).to(at::kLong);
+    return strata::CountHits(best, TwoClassLabels(output.at(0), target.at(0)), kNoLabel);
   }
 
  protected:
@@ -325,6 +332,7 @@ class ElementLoss : public TorchLoss {
 
   const ElementRow* const row_;
   ElementArgs args_;
+  const std::optional<double> threshold_;
 };
 
 // ---- Losses of several outputs or targets
@@ -427,26 +435,43 @@ void RequireIndices(const at::Tensor& indices, int64_t count, const char* what, 
                         low < 0 ? low : high, " (there are ", count, " ", whose, ")"));
 }
 
-int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels, std::optional<int> planned) {
-  if (!AreLabels(labels)) {
-    throw ConfigError(Str("expected integer labels, got ", ShapeOf(labels)));
+int64_t ClassDim(at::IntArrayRef output, const at::Tensor& target, std::optional<int64_t> given,
+                 const std::string& loss) {
+  const bool are_labels = AreLabels(target);
+  if (!are_labels && (loss.empty() || !target.is_floating_point())) {
+    throw ConfigError(Str("expected integer labels, got ", ShapeOf(target)));
   }
-  const auto last = static_cast<int64_t>(output.size()) - 1;
-  for (const int64_t dim : {int64_t{planned.value_or(1)}, int64_t{1}, last}) {
-    if (last >= 1 && dim <= last && FitsWithout(output, labels, dim)) return dim;
-  }
-  throw ConfigError(Str("expected labels in the shape of the output ", FormatShape(output),
-                        " without its class dim (1 or the last), got ", ShapeOf(labels)));
+  const std::vector<int> fitting = FittingClassDims(output, target.sizes(), are_labels, given);
+  if (fitting.size() == 1) return fitting[0];
+  const std::string shape = FormatShape(output);
+  if (!fitting.empty()) throw ConfigError(TwoClassDims(shape, ShapeOf(target), loss));
+  const std::string dim = given ? std::to_string(*given) : "1 or the last";
+  throw ConfigError(Str("expected ", are_labels ? "labels" : "probabilities", " in the shape of ",
+                        "the output ", shape,
+                        are_labels ? Str(" without its class dim (", dim, ")") : "", ", got ",
+                        ShapeOf(target)));
 }
 
-Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index,
-               std::optional<int> planned) {
-  const at::Tensor best = output.argmax(ClassDim(output.sizes(), labels, planned));
+Hits CountHits(const at::Tensor& best, const at::Tensor& labels, int64_t ignore_index) {
   const at::Tensor counted = labels.ne(ignore_index);
   const at::Tensor numbers = at::stack({best.eq(labels).logical_and(counted).sum(), counted.sum()});
   if (!numbers.is_cpu()) return {0, 0, numbers};
   const int64_t* both = numbers.const_data_ptr<int64_t>();
   return {both[0], both[1]};
+}
+
+at::Tensor TwoClassLabels(const at::Tensor& output, const at::Tensor& target) {
+  if (output.sizes() != target.sizes()) {
+    throw ConfigError(Str("expected a target in the output's shape ", FormatShape(output.sizes()),
+                          ", got ", ShapeOf(target)));
+  }
+  return target.to(at::kDouble).gt(0.5).to(at::kLong);
+}
+
+Hits CountLabelHits(const at::Tensor& output, const at::Tensor& labels,
+                    std::optional<int64_t> class_dim) {
+  const int64_t dim = ClassDim(output.sizes(), labels, class_dim, "");
+  return CountHits(output.argmax(dim), labels, kNoLabel);
 }
 
 std::span<const LossEntry> Losses() { return kLosses; }

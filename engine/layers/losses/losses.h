@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string>
 
 #include "engine/layers/layer.h"
 
@@ -13,22 +14,27 @@ namespace strata {
 /// PyTorch's default ignore_index: a label with this value is ignored.
 inline constexpr int64_t kNoLabel = -100;
 
-/// The dim of `output` that holds the classes. Labels are integers, in the shape of the output
-/// without that dim:
-///   output (N, C),          labels (N)           dim 1
-///   output (N, C, d1, ...), labels (N, d1, ...)  dim 1, as in PyTorch
-///   output (N, ..., C),     labels (N, ...)      the last dim: tokens (PyTorch needs a transpose)
-/// If both forms fit it is `planned` (LayerSpec::class_dim), else dim 1. Throws ConfigError when no
-/// form fits.
-int64_t ClassDim(at::IntArrayRef output, const at::Tensor& labels, std::optional<int> planned);
+/// FittingClassDims() of tensors: the dim of `output` that holds the classes, where exactly one
+/// fits the target. `given` is GivenClassDim() of the loss, or class_dim of eval. `loss`: its type,
+/// or empty for a function of the script, whose targets must be labels. Throws ConfigError where no
+/// dim fits, or several do.
+int64_t ClassDim(at::IntArrayRef output, const at::Tensor& target, std::optional<int64_t> given,
+                 const std::string& loss);
 
 /// Throws ConfigError unless all indices, on the host, are from 0 to count - 1. "expected a WHAT
 /// from 0 to 95, got 97 (there are 96 WHOSE)".
 void RequireIndices(const at::Tensor& indices, int64_t count, const char* what, const char* whose);
 
-/// Counts the labels that equal the class with the greatest score. Labels of `ignore_index` are
-/// left out.
-Hits CountHits(const at::Tensor& output, const at::Tensor& labels, int64_t ignore_index,
-               std::optional<int> planned);
+/// Counts the labels that equal the class with the greatest score, `best`, of the same shape.
+/// Labels of `ignore_index` are left out.
+Hits CountHits(const at::Tensor& best, const at::Tensor& labels, int64_t ignore_index);
+
+/// The classes 0 and 1 of targets of a loss with a ClassThreshold(), of any dtype: class 1 is above
+/// 0.5. Returns int64 in the target's shape. Throws ConfigError unless that is the output's shape.
+at::Tensor TwoClassLabels(const at::Tensor& output, const at::Tensor& target);
+
+/// CountHits() for the labels of a function of the script. `class_dim` is eval.class_dim.
+Hits CountLabelHits(const at::Tensor& output, const at::Tensor& labels,
+                    std::optional<int64_t> class_dim);
 
 }  // namespace strata

@@ -323,27 +323,67 @@ TEST(ElementLosses, OneWeightHoldsForAll) {
               });
 }
 
-TEST(CrossEntropyLoss, TakesThePlannedDimWhereBothFit) {
+/// PyTorch's loss with the dim `dim` of output and probabilities moved to dim 1.
+auto TheirsWith(int64_t dim) {
+  return [dim](const at::Tensor& o, const at::Tensor& t) {
+    return at::cross_entropy_loss(o.movedim(dim, 1), t.is_floating_point() ? t.movedim(dim, 1) : t);
+  };
+}
+
+TEST(CrossEntropyLoss, TakesTheDimThatIsSaid) {
+  const auto with = [](int dim) { return Build("CrossEntropyLoss", {{"class_dim", dim}}); };
+  const at::Tensor square = Scores({5, 4, 4}), oblong = Scores({5, 3, 4});
+  const at::Tensor labels = at::arange(20).remainder(4).view({5, 4});
+  for (const int dim : {1, -1}) {
+    const auto loss = with(dim);
+    ExpectEqual(*loss, square, labels, TheirsWith(dim));
+    ExpectEqual(*loss, square, Scores({5, 4, 4}).softmax(dim), TheirsWith(dim));
+    ExpectEqual(*loss, oblong, Scores({5, 3, 4}).softmax(dim), TheirsWith(dim));
+    EXPECT_EQ(loss->CountHits({square}, {square.argmax(dim)}).correct, 20);
+    EXPECT_EQ(loss->CountHits({oblong}, {oblong.softmax(dim)}).correct, dim == 1 ? 20 : 15);
+  }
+  // A dim in between, which only the script can say.
+  const at::Tensor four = Scores({5, 3, 4, 4});
+  ExpectEqual(*with(2), four, at::arange(60).remainder(4).view({5, 3, 4}), TheirsWith(2));
+}
+
+TEST(CrossEntropyLoss, TakesThePlannedDimForEveryMicroBatch) {
   LayerSpec spec = MakeLayer("CrossEntropyLoss", {}, {}, {}, "");
   spec.class_dim = 2;
-  const auto loss = BuildLoss(spec, nullptr),
-             unplanned = BuildLoss(MakeLayer(spec.type, {}, {}, {}, ""), nullptr);
-  const at::Tensor square = Scores({5, 4, 4}), long_one = Scores({5, 3, 4});
+  const auto loss = BuildLoss(spec, nullptr);
+  const at::Tensor square = Scores({5, 4, 4});
   const at::Tensor labels = at::arange(20).remainder(4).view({5, 4});
-  const auto last = [](const at::Tensor& o, const at::Tensor& t) {
-    return at::cross_entropy_loss(o.transpose(1, 2), t.is_floating_point() ? t.transpose(1, 2) : t);
-  };
-  ExpectEqual(*loss, square, labels, last);
-  ExpectEqual(*loss, square, Scores({5, 4, 4}).softmax(2), last);
-  ExpectEqual(*loss, long_one, Scores({5, 3, 4}).softmax(2), last);
-  ExpectEqual(*unplanned, square, labels, [](const at::Tensor& o, const at::Tensor& t) {
-    return at::cross_entropy_loss(o, t);
-  });
+  ExpectEqual(*loss, square, labels, TheirsWith(2));
   ExpectEqual(*loss, square.narrow(1, 0, 3).contiguous(), labels.narrow(1, 0, 3).contiguous(),
-              last);
-  const Hits hits = loss->CountHits({square}, {square.argmax(2)});
-  EXPECT_EQ(hits.correct, 20);
-  EXPECT_LT(unplanned->CountHits({square}, {square.argmax(2)}).correct, 20);
+              TheirsWith(2));
+  EXPECT_EQ(loss->CountHits({square}, {square.argmax(2)}).correct, 20);
+}
+
+TEST(CrossEntropyLoss, RefusesTargetsThatFitTwoDims) {
+  const at::Tensor square = Scores({5, 4, 4}), labels = at::arange(20).remainder(4).view({5, 4});
+  const auto loss = Build("CrossEntropyLoss");
+  for (const at::Tensor& target : {labels, Scores({5, 4, 4}).softmax(1)}) {
+    const auto refused = ::testing::HasSubstr(
+        "say which: nn.CrossEntropyLoss{class_dim = 1} or nn.CrossEntropyLoss{class_dim = -1}");
+    EXPECT_THAT(ConfigErrorOf([&] { loss->Compute({square}, {target}); }), refused);
+    EXPECT_THAT(ConfigErrorOf([&] { loss->CountHits({square}, {target}); }), refused);
+  }
+  EXPECT_EQ(ErrorOf("CrossEntropyLoss", {Scores({5, 3, 4})}, {labels}), "") << "dim 1 alone fits";
+}
+
+TEST(BCELosses, CountHitsByAThresholdWhateverTheTargetsDtype) {
+  const at::Tensor logits = at::tensor({-1.0f, 2.0f, 0.5f, -3.0f}).view({4, 1});
+  const at::Tensor right = at::tensor({0, 1, 0, 1}, at::kLong).view({4, 1});
+  for (const at::ScalarType dtype : {at::kLong, at::kByte, at::kBool, at::kFloat}) {
+    for (const char* type : {"BCELoss", "BCEWithLogitsLoss"}) {
+      const at::Tensor scores = type == std::string("BCELoss") ? logits.sigmoid() : logits;
+      const Hits hits = Build(type)->CountHits({scores}, {right.to(dtype)});
+      EXPECT_EQ(hits.correct, 2) << type << dtype;
+      EXPECT_EQ(hits.counted, 4) << type << dtype;
+    }
+  }
+  EXPECT_THAT(ConfigErrorOf([&] { Build("BCELoss")->CountHits({logits}, {right.flatten()}); }),
+              ::testing::HasSubstr("expected a target in the output's shape (4, 1)"));
 }
 
 TEST(CrossEntropyLoss, SaysWhatFillsUpLabels) {
@@ -357,16 +397,23 @@ TEST(CrossEntropyLoss, SaysWhatFillsUpLabels) {
   }
 }
 
-TEST(CountHits, CountsLabelsOfBothForms) {
+TEST(CountLabelHits, GoesByTheDimThatLabelsDoNotHaveOrTheOneThatIsSaid) {
   const at::Tensor scores = at::tensor({0.1f, 0.9f, 0.8f, 0.2f, 0.3f, 0.7f}).view({3, 2});
   const at::Tensor labels = at::tensor({1, 1, 1}, at::kLong);
-  Hits hits = CountHits(scores, labels, kNoLabel, std::nullopt);
+  Hits hits = CountLabelHits(scores, labels, std::nullopt);
   EXPECT_EQ(hits.correct, 2);
   EXPECT_EQ(hits.counted, 3);
-  hits = CountHits(scores.view({1, 3, 2}), labels.view({1, 3}), kNoLabel, std::nullopt);
+  hits = CountLabelHits(scores.view({1, 3, 2}), labels.view({1, 3}), std::nullopt);
   EXPECT_EQ(hits.correct, 2);
-  hits = CountHits(scores.t().unsqueeze(0), labels.view({1, 3}), kNoLabel, std::nullopt);
+  hits = CountLabelHits(scores.t().unsqueeze(0), labels.view({1, 3}), std::nullopt);
   EXPECT_EQ(hits.correct, 2);
+  const at::Tensor square = Scores({5, 4, 4});
+  EXPECT_EQ(CountLabelHits(square, square.argmax(2), -1).correct, 20);
+  EXPECT_EQ(CountLabelHits(square, square.argmax(1), 1).correct, 20);
+  EXPECT_THAT(ConfigErrorOf([&] { CountLabelHits(square, square.argmax(1), std::nullopt); }),
+              ::testing::HasSubstr("eval = {class_dim = 1} or eval = {class_dim = -1}"));
+  EXPECT_THAT(ConfigErrorOf([&] { CountLabelHits(square, square, -1); }),
+              ::testing::HasSubstr("expected integer labels"));
 }
 
 TEST(CountHits, IgnoresWhatTheLossIgnores) {

@@ -21,7 +21,7 @@ bool IsSame(const Value& a, const Value& b) {
 std::string Short(const Value& value) {
   constexpr size_t kMost = 60;
   const std::string text = value.ToLua();
-  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+  return text.size() <= kMost ? text : Str(text.substr(0, kMost), "...");
 }
 
 /// What a user calls a member of the job: options of a type stand beside it, sources in `data`.

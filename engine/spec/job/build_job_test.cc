@@ -407,6 +407,15 @@ TEST(Eval, MetricFollowsTheLoss) {
   EXPECT_EQ(eval.every, 10);
   EXPECT_EQ(eval.batch, 64);
   EXPECT_EQ(Build({{"eval", MapOf({{"metric", "none"}})}}).eval.metric, "none");
+  const Value dim = MapOf({{"class_dim", -1}});
+  EXPECT_THAT(BuildError({{"eval", dim}}),
+              HasSubstr("eval.class_dim is for losses that are functions; write "
+                        "nn.CrossEntropyLoss{class_dim = -1}"));
+  raw.keys = MapOf({{"eval", dim}});
+  EXPECT_THAT(ErrorOf([&] { BuildJob(raw, {}); }), HasSubstr("the loss MSELoss() has no classes"));
+  raw.loss.reset();
+  raw.keys = MapOf({{"eval", dim}, {"loss", Function("net.lua:3")}});
+  EXPECT_EQ(BuildJob(raw, {}).eval.class_dim, -1);
 }
 
 // ---- optimizer, learning rate ----

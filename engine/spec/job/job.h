@@ -153,6 +153,9 @@ struct EvalSpec {
   int64_t every = 0;   ///< steps between evaluations, or kEveryEpoch; 0 = only at the end
   int64_t batch = 0;   ///< samples per micro-batch; 0 = the training micro-batch size
   std::string metric;  ///< "accuracy" (default for class losses), "none"
+  /// For a loss function: the dim of the output that holds the classes, negative from the end;
+  /// accuracy, top5, f1 and confusion go by it. None: the dim that labels do not have.
+  std::optional<int64_t> class_dim = {};
   std::vector<MetricSpec> metrics = {};  ///< further ones
   SamplesSpec samples = {};
 };

@@ -58,6 +58,11 @@ const FieldTable& EvalFields() {
       Field::Int("batch", "samples of a micro-batch; none = as in training").AtLeast(1).Optional(),
       Field::Choice("metric", {"auto", "accuracy", "none"}, "auto = accuracy for class losses")
           .Default("auto"),
+      Field::Int(
+          "class_dim",
+          "for a loss function: the dim of the output with the classes, -1 for the last one; "
+          "none = the one that labels do not have")
+          .Optional(),
       Field::Any("metrics", "further ones: {\"r2\", \"mae\", my=function(output, target) ... end}")
           .Optional(),
       Field::Any("samples",

@@ -135,6 +135,7 @@ Value ToValue(const EvalSpec& eval) {
     metrics.push_back(Value::MakeMap({{"name", metric.name}, {"function", metric.function}}));
   }
   if (!metrics.empty()) value.Set("metrics", std::move(metrics));
+  if (eval.class_dim) value.Set("class_dim", *eval.class_dim);
   if (!eval.samples.prompts.empty()) value.Set("samples", ToValue(eval.samples));
   return value;
 }

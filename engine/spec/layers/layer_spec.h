@@ -80,8 +80,9 @@ struct LayerSpec {
   ShardDim input_shard;
   ShardDim output_shard;
 
-  /// A loss of classes: the dim of the output that holds them, where labels fit several. Planning
-  /// tells it (ClassDimOf() of targets.h); none = dim 1, as in PyTorch.
+  /// For a loss, or a loss function's metrics: the dim of the output that holds the classes, from 1
+  /// on, as planning has found it (FindClassDim() of data_checks.h). The declaration of a loss does
+  /// not have it, and none means that planning did not know the output or the target.
   std::optional<int> class_dim;
 
   /// PyTorch's repr with the fields that differ from their defaults: "Conv2d(3, 64,

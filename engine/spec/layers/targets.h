@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "engine/spec/layers/layer_spec.h"
@@ -21,18 +22,36 @@ void CheckTargets(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
 /// True for a loss whose targets are classes, or probabilities of them.
 bool IsOfClasses(const LayerSpec& loss);
 
-/// How many classes the output has, for labels that CheckLoss() has let pass.
-int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels);
+/// The score above which a loss of two classes takes class 1: 0.5 for BCELoss, 0 for
+/// BCEWithLogitsLoss. None for other losses.
+std::optional<double> ClassThreshold(const LayerSpec& loss);
 
-/// The shape of the output when the inputs are one shorter in `dim`, -1 for the last; empty where
-/// the layers cannot take that.
-using ShapeWhenShorter = std::function<std::vector<int64_t>(int dim)>;
+/// True if `target` may hold labels: its dtype is an integer type.
+bool AreLabels(const TensorSpec& target);
 
-/// The dim of `output` that holds the classes: 1, as in PyTorch, or the last. It is that which
-/// `target` (may be null) does not have. Where both fit, and for probabilities, it is the last if
-/// dim 1 follows the length of dim 1 of the inputs and the last dim follows nothing: so are tokens.
-/// None for other losses, for outputs of two dims, and where nothing tells.
-std::optional<int> ClassDimOf(const LayerSpec& loss, const TensorSpec& output,
-                              const TensorSpec* target, const ShapeWhenShorter& when_shorter);
+/// The dims of the shape `output` that may hold the classes, ascending, for a target of the shape
+/// `target`. Labels have the shape of the output without the dim of the classes; probabilities have
+/// the whole shape of the output. `given` is what the script says, a dim from 1 on, or from -1 on
+/// backwards from the end. Without it there are two candidates:
+///
+///   output (N, C), labels (N)                      dim 1
+///   output (N, C, d1, ...), labels (N, d1, ...)    dim 1, as in PyTorch
+///   output (N, d1, ..., C), labels (N, d1, ...)    the last dim: a row of scores for each token
+///
+/// Returns no dim if nothing fits, and two dims if the shapes do not decide, as for 6 tokens and 6
+/// classes. Then nothing else decides either: layers may fix the length of either dim, so whoever
+/// calls this has to refuse.
+std::vector<int> FittingClassDims(std::span<const int64_t> output, std::span<const int64_t> target,
+                                  bool are_labels, std::optional<int64_t> given);
+
+/// The dim of the classes that planning has found (LayerSpec::class_dim), else the loss's argument
+/// class_dim, which may be negative. None if neither is there.
+std::optional<int64_t> GivenClassDim(const LayerSpec& loss);
+
+/// The error for two dims that fit: both readings, and what the script has to say. `output` and
+/// `target` are shapes as text; `loss` is the type of the loss, or empty for a function of the
+/// script, whose metrics go by eval.class_dim.
+std::string TwoClassDims(const std::string& output, const std::string& target,
+                         const std::string& loss);
 
 }  // namespace strata

@@ -68,6 +68,13 @@ EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss) {
   const Value given = keys.Table("eval", EvalFields());
   const Value table = given.is_null() ? Canonicalize(EvalFields(), {}) : given;
   EvalSpec eval = {EveryOf(table["every"]), CountOf(table["batch"]), table["metric"].as_string()};
+  if (const Value& dim = table["class_dim"]; !dim.is_null()) eval.class_dim = dim.as_int();
+  if (eval.class_dim && !loss.scripted) {
+    keys.Refuse(Str("eval.class_dim is for losses that are functions; ",
+                    IsOfClasses(loss)
+                        ? Str("write nn.", loss.type, "{class_dim = ", *eval.class_dim, "}")
+                        : Str("the loss ", loss.ToString(), " has no classes")));
+  }
   eval.metrics = ReadMetrics(keys, table["metrics"]);
   const bool has_perplexity = std::ranges::any_of(
       eval.metrics, [](const MetricSpec& metric) { return metric.name == "perplexity"; });

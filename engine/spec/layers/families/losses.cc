@@ -1,8 +1,10 @@
 // Declarations of the losses. Their infer() takes the outputs, then the targets, mostly one of
 // each, and gives one scalar. It accepts the same shapes as engine/layers/losses/losses.cc.
 // CheckLoss() adds to an error what the loss got.
+#include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,30 +44,36 @@ Shape Without(Shape shape, size_t dim) {
   return shape;
 }
 
-bool AreLabels(const TensorSpec& target) {
-  return !IsFloating(target.dtype) && target.dtype != DType::kBool;
-}
-
-bool FitsWithout(const TensorSpec& output, const TensorSpec& labels, size_t dim) {
-  return labels.shape == Without(output.shape, dim);
-}
-
-/// The dim of the classes, which labels do not have: dim 1, as in PyTorch, if that fits, else the
-/// last dim. None when neither fits. Where both fit, they are as long as each other.
-std::optional<size_t> ClassDim(const TensorSpec& output, const TensorSpec& labels) {
-  for (const size_t dim : {size_t{1}, output.shape.size() - 1}) {
-    if (FitsWithout(output, labels, dim)) return dim;
+/// The dim of the output that holds the classes. Throws ShapeError if none fits, with the shapes of
+/// labels that would (`others` says what else the loss takes), and if two fit.
+size_t ClassDim(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target,
+                std::string_view others) {
+  const std::optional<int64_t> given = GivenClassDim(spec);
+  const bool are_probabilities = !others.empty() && IsFloating(target.dtype);
+  std::vector<int> fitting;
+  if (are_probabilities || AreLabels(target)) {
+    fitting = FittingClassDims(output.shape, target.shape, !are_probabilities, given);
   }
-  return std::nullopt;
-}
-
-/// Throws ShapeError with the labels' shapes that fit the output. `others` says what else the loss
-/// takes.
-[[noreturn]] void RefuseLabels(const TensorSpec& output, std::string_view others) {
-  const std::string first = FormatShape(Without(output.shape, 1));
-  const std::string last = FormatShape(Without(output.shape, output.shape.size() - 1));
-  throw ShapeError(Str("expects integer labels ", first,
-                       first == last ? "" : Str(" or, with the classes in the last dim, ", last),
+  if (fitting.size() == 1) return static_cast<size_t>(fitting[0]);
+  const std::string shape = FormatShape(output.shape);
+  if (!fitting.empty()) {
+    throw ShapeError(TwoClassDims(shape, FormatShape(target.shape), spec.type));
+  }
+  const auto rank = static_cast<int64_t>(output.shape.size());
+  if (given && (*given == 0 || *given >= rank || *given <= -rank)) {
+    throw ShapeError(Str("class_dim = ", *given, " is no dim of classes of the output ", shape,
+                         ": expects 1 to ", rank - 1, ", or -1 to ", 1 - rank));
+  }
+  std::vector<std::string> labels;
+  for (const int64_t dim :
+       given ? std::vector<int64_t>{(*given + rank) % rank} : std::vector<int64_t>{1, rank - 1}) {
+    labels.push_back(FormatShape(Without(output.shape, static_cast<size_t>(dim))));
+  }
+  throw ShapeError(Str("expects integer labels ", labels.front(),
+                       given ? Str(" (the classes are in dim ", *given, ")") : "",
+                       labels.front() == labels.back()
+                           ? ""
+                           : Str(" or, with the classes in the last dim, ", labels.back()),
                        others));
 }
 
@@ -82,33 +90,23 @@ void ExpectClassDim(const TensorSpec& output) {
   if (output.shape.size() < 2) RefuseShape("(batch, classes, ...)", output);
 }
 
-void ExpectLabels(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target,
-                  std::string_view others = "") {
-  const std::optional<size_t> dim =
-      AreLabels(target) ? ClassDim(output, target) : std::optional<size_t>();
-  if (!dim) RefuseLabels(output, others);
-  ExpectWeightsOf(spec, output, *dim);
-}
-
 void ExpectNllTarget(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target) {
   ExpectClassDim(output);
-  ExpectLabels(spec, output, target);
+  ExpectWeightsOf(spec, output, ClassDim(spec, output, target, ""));
 }
 
 /// The target is labels, or a probability for each class.
 void ExpectCrossEntropyTarget(const LayerSpec& spec, const TensorSpec& output,
                               const TensorSpec& target) {
   ExpectClassDim(output);
-  if (!IsFloating(target.dtype) || target.shape != output.shape) {
-    ExpectLabels(spec, output, target, Str(", or probabilities ", FormatShape(output.shape)));
-    return;
-  }
+  const std::string others = Str(", or probabilities ", FormatShape(output.shape));
+  const size_t dim = ClassDim(spec, output, target, others);
   const int64_t ignored = spec.Int("ignore_index");
-  if (ignored >= 0) {
+  if (IsFloating(target.dtype) && ignored >= 0) {
     throw ShapeError(Str(
         "expects integer labels, not probabilities, since ignore_index = ", ignored, " is one"));
   }
-  ExpectWeightsOf(spec, output, static_cast<size_t>(spec.class_dim.value_or(1)));
+  ExpectWeightsOf(spec, output, dim);
 }
 
 void ExpectWeightedTarget(const LayerSpec& spec, const TensorSpec& output,
@@ -202,6 +200,14 @@ Field IgnoreIndex() {
   return Field::Int("ignore_index", "targets of this class do not count").Default(-100);
 }
 
+Field ClassDimField() {
+  return Field::Int("class_dim",
+                    "the dim of the output with the classes: 1 as in PyTorch, -1 for the last one; "
+                    "none = the one that labels do not have")
+      .Optional()
+      .NamedOnly();
+}
+
 Field Flag(const char* name, bool value, const char* help) {
   return Field::Bool(name, help).Default(value);
 }
@@ -276,7 +282,8 @@ std::vector<LayerType> LossTypes() {
        Field::Number("label_smoothing", "share of the target spread over all classes")
            .AtLeast(0)
            .AtMost(1)
-           .Default(0.0)},
+           .Default(0.0),
+       ClassDimField()},
       "of logits (batch, classes, ...) and classes or probabilities", ExpectCrossEntropyTarget);
   const auto reductions = [](std::vector<std::string> choices = {"mean", "sum"}) {
     return FieldTable{Obsolete("size_average"), Obsolete("reduce"), Reduction(choices)};
@@ -294,11 +301,12 @@ std::vector<LayerType> LossTypes() {
           "a CrossEntropyLoss of logits of which each rank of the model axis may have some "
           "classes",
           {Field::Refused("weight", whole), Obsolete("size_average"), IgnoreIndex(),
-           Obsolete("reduce"), Reduction(), Field::Refused("label_smoothing", whole)}),
-      Loss(
-          "NLLLoss",
-          {class_weights, Obsolete("size_average"), IgnoreIndex(), Obsolete("reduce"), Reduction()},
-          "of logarithms of probabilities (batch, classes, ...) and classes", ExpectNllTarget),
+           Obsolete("reduce"), Reduction(), Field::Refused("label_smoothing", whole),
+           ClassDimField()}),
+      Loss("NLLLoss",
+           {class_weights, Obsolete("size_average"), IgnoreIndex(), Obsolete("reduce"), Reduction(),
+            ClassDimField()},
+           "of logarithms of probabilities (batch, classes, ...) and classes", ExpectNllTarget),
       Loss("MSELoss", reductions(), "squared difference", ExpectSameShape),
       Loss("L1Loss", reductions(), "absolute difference", ExpectSameShape),
       Loss("SmoothL1Loss",
@@ -340,27 +348,48 @@ bool IsOfClasses(const LayerSpec& loss) {
                             loss.type == "ParallelCrossEntropyLoss");
 }
 
-int64_t ClassesOf(const TensorSpec& output, const TensorSpec& labels) {
-  const std::optional<size_t> dim = layers::ClassDim(output, labels);
-  STRATA_CHECK(dim.has_value());
-  return output.shape[*dim];
+std::optional<double> ClassThreshold(const LayerSpec& loss) {
+  if (loss.scripted) return std::nullopt;
+  if (loss.type == "BCELoss") return 0.5;
+  return loss.type == "BCEWithLogitsLoss" ? std::optional(0.0) : std::nullopt;
 }
 
-std::optional<int> ClassDimOf(const LayerSpec& loss, const TensorSpec& output,
-                              const TensorSpec* target, const ShapeWhenShorter& when_shorter) {
-  if (!IsOfClasses(loss) || output.shape.size() < 3) return std::nullopt;
-  const size_t last = output.shape.size() - 1;
-  if (target != nullptr && layers::AreLabels(*target)) {
-    const bool first_fits = layers::FitsWithout(output, *target, 1);
-    const bool last_fits = layers::FitsWithout(output, *target, last);
-    if (first_fits != last_fits) return first_fits ? 1 : static_cast<int>(last);
+bool AreLabels(const TensorSpec& target) {
+  return !IsFloating(target.dtype) && target.dtype != DType::kBool;
+}
+
+std::optional<int64_t> GivenClassDim(const LayerSpec& loss) {
+  if (loss.class_dim) return loss.class_dim;
+  const Value* given = loss.args.Find("class_dim");
+  return given && !given->is_null() ? std::optional(given->as_int()) : std::nullopt;
+}
+
+std::vector<int> FittingClassDims(std::span<const int64_t> output, std::span<const int64_t> target,
+                                  bool are_labels, std::optional<int64_t> given) {
+  const auto rank = static_cast<int64_t>(output.size());
+  std::vector<int64_t> candidates = {1, rank - 1};
+  if (given) candidates = {*given < 0 ? *given + rank : *given};
+  std::vector<int> fitting;
+  for (const int64_t dim : candidates) {
+    if (dim < 1 || dim >= rank) continue;
+    if (!fitting.empty() && fitting.back() == dim) continue;
+    std::vector<int64_t> expected(output.begin(), output.end());
+    if (are_labels) expected.erase(expected.begin() + dim);
+    if (std::ranges::equal(target, expected)) fitting.push_back(static_cast<int>(dim));
   }
-  const auto follows = [&](size_t dim, int inputs_dim) {
-    const std::vector<int64_t> shape = when_shorter(inputs_dim);
-    return shape.size() == output.shape.size() && shape[dim] != output.shape[dim];
+  return fitting;
+}
+
+std::string TwoClassDims(const std::string& output, const std::string& target,
+                         const std::string& loss) {
+  const auto say = [&](int dim) {
+    return loss.empty() ? Str("eval = {class_dim = ", dim, "}")
+                        : Str("nn.", loss, "{class_dim = ", dim, "}");
   };
-  if (!follows(1, 1) || follows(last, 1) || follows(last, -1)) return std::nullopt;
-  return static_cast<int>(last);
+  return Str("the classes may be in dim 1 of the output ", output,
+             ", as in PyTorch, or in its last dim, with a row of scores for each label, and the "
+             "target ",
+             target, " fits both; say which: ", say(1), " or ", say(-1));
 }
 
 }  // namespace strata

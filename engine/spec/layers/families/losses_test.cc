@@ -289,49 +289,81 @@ TEST(CheckTargets, OfSeveralTensors) {
               HasSubstr(", with the targets int64 (5, 3) and int64 (5, 3): expects"));
 }
 
-TEST(ClassDimOf, LabelsTellElseTheLayers) {
-  const TensorSpec tokens = {{5, 3, 4}, DType::kFloat32}, square = {{5, 4, 4}, DType::kFloat32};
-  const TensorSpec first = {{5, 4}, DType::kInt64}, last = {{5, 3}, DType::kInt64};
-  // Outputs when the inputs' dim 1, and their last dim, are one shorter; {} = refused.
-  struct Layers {
-    Shape dim1, last;
+TEST(FittingClassDims, LabelsLackTheDimOfTheClasses) {
+  using Dims = std::vector<int>;
+  const auto labels = [](const Shape& output, const Shape& target,
+                         std::optional<int64_t> given = {}) {
+    return FittingClassDims(output, target, /*are_labels=*/true, given);
   };
-  const Layers of_tokens = {{5, 3, 4}, {}}, pointwise = {{5, 3, 4}, {5, 4, 3}}, none = {};
-  const Layers one_dim = {{5, 3, 3}, {}}, summing = {{5, 4}, {5, 4}};
-  struct Row {
-    const char* loss;
-    TensorSpec output;
-    const TensorSpec* target;
-    Layers layers;
-    std::optional<int> dim;
-  };
-  const std::vector<Row> table = {
-      {"CrossEntropyLoss", tokens, &first, of_tokens, 1},
-      {"CrossEntropyLoss", tokens, &last, none, 2},
-      {"CrossEntropyLoss", square, &first, of_tokens, 2},
-      {"CrossEntropyLoss", square, &square, of_tokens, 2},
-      {"NLLLoss", square, nullptr, of_tokens, 2},
-      {"ParallelCrossEntropyLoss", square, nullptr, of_tokens, 2},
-      {"CrossEntropyLoss", square, &first, none, std::nullopt},
-      {"CrossEntropyLoss", square, &first, pointwise, std::nullopt},
-      {"CrossEntropyLoss", square, &first, one_dim, std::nullopt},
-      {"CrossEntropyLoss", square, &first, summing, std::nullopt},
-      {"MSELoss", square, &square, of_tokens, std::nullopt},
-      {"CrossEntropyLoss", {{5, 4}, DType::kFloat32}, nullptr, of_tokens, std::nullopt},
-  };
-  for (size_t i = 0; i < table.size(); ++i) {
-    const Row& row = table[i];
-    const auto shorter = [&](int dim) { return dim == 1 ? row.layers.dim1 : row.layers.last; };
-    EXPECT_EQ(ClassDimOf(Layer(row.loss), row.output, row.target, shorter), row.dim) << "row " << i;
+  EXPECT_EQ(labels({5, 4}, {5}), Dims({1})) << "one dim, though it is the last as well";
+  EXPECT_EQ(labels({5, 3, 4}, {5, 4}), Dims({1}));
+  EXPECT_EQ(labels({5, 3, 4}, {5, 3}), Dims({2}));
+  EXPECT_EQ(labels({5, 4, 4}, {5, 4}), Dims({1, 2}));
+  EXPECT_EQ(labels({5, 3, 3, 3}, {5, 3, 3}), Dims({1, 3}));
+  EXPECT_EQ(labels({5, 3, 4, 4}, {5, 3, 4}), Dims({3})) << "dim 2 has to be said";
+  EXPECT_EQ(labels({5, 4, 4}, {5, 4}, 1), Dims({1}));
+  EXPECT_EQ(labels({5, 4, 4}, {5, 4}, -1), Dims({2}));
+  EXPECT_EQ(labels({5, 3, 4, 4}, {5, 3, 4}, -2), Dims({2}));
+  for (const int64_t wrong : {0, 3, -3, 2}) {
+    EXPECT_EQ(labels({5, 3, 4}, {5, 4}, wrong), Dims()) << wrong;
   }
+  EXPECT_EQ(labels({5}, {5}), Dims());
+}
+
+TEST(FittingClassDims, ProbabilitiesHaveTheWholeShape) {
+  using Dims = std::vector<int>;
+  const auto probabilities = [](const Shape& output, const Shape& target,
+                                std::optional<int64_t> given = {}) {
+    return FittingClassDims(output, target, /*are_labels=*/false, given);
+  };
+  EXPECT_EQ(probabilities({5, 4}, {5, 4}), Dims({1}));
+  EXPECT_EQ(probabilities({5, 3, 4}, {5, 3, 4}), Dims({1, 2})) << "whatever the lengths";
+  EXPECT_EQ(probabilities({5, 3, 4}, {5, 3, 4}, -1), Dims({2}));
+  EXPECT_EQ(probabilities({5, 3, 4}, {5, 4, 3}, -1), Dims());
+}
+
+TEST(CheckLoss, RefusesTargetsThatFitTwoDimsUntilTheScriptSaysWhich) {
+  const TensorSpec square = {{8, 4, 4}, DType::kFloat32}, labels = {{8, 4}, DType::kInt64};
+  for (const char* type : {"CrossEntropyLoss", "NLLLoss", "ParallelCrossEntropyLoss"}) {
+    EXPECT_EQ(
+        LossError(Layer(type), square, labels),
+        Str("the loss ", type, "() cannot compare the output of layer 0 Linear(64, 10), ",
+            "float32 (8, 4, 4), with the target int64 (8, 4): the classes may be in dim 1 of ",
+            "the output (8, 4, 4), as in PyTorch, or in its last dim, with a row of scores ",
+            "for each label, and the target (8, 4) fits both; say which: nn.", type,
+            "{class_dim = 1} or nn.", type, "{class_dim = -1}"));
+    for (const int dim : {1, -1, 2}) {
+      EXPECT_TRUE(Takes(Layer(type, {}, {{"class_dim", dim}}), square, labels)) << type << dim;
+    }
+  }
+  const TensorSpec output = {{8, 3, 4}, DType::kFloat32};
+  EXPECT_THAT(LossError(Layer("CrossEntropyLoss"), output, output), HasSubstr("fits both"));
+  EXPECT_TRUE(Takes(Layer("CrossEntropyLoss", {}, {{"class_dim", 1}}), output, output));
+}
+
+TEST(CheckLoss, SaysWhatClassDimMayBe) {
+  const TensorSpec output = {{8, 3, 4}, DType::kFloat32}, labels = {{8, 4}, DType::kInt64};
+  const auto error = [&](int dim) {
+    return LossError(Layer("CrossEntropyLoss", {}, {{"class_dim", dim}}), output, labels);
+  };
+  for (const int dim : {0, 3, -3}) {
+    EXPECT_THAT(error(dim), HasSubstr(Str("class_dim = ", dim, " is no dim of classes of the ",
+                                          "output (8, 3, 4): expects 1 to 2, or -1 to -2")));
+  }
+  EXPECT_THAT(error(-1), HasSubstr("expects integer labels (8, 3) (the classes are in dim -1), or "
+                                   "probabilities (8, 3, 4)"));
+  EXPECT_EQ(error(-2), "");
 }
 
 TEST(CheckLoss, WeighsTheClassesOfProbabilitiesInTheirDim) {
   const TensorSpec output = {{5, 3, 2}, DType::kFloat32};
-  LayerSpec loss = Layer("CrossEntropyLoss", {}, {{"weight", Value::List{0.5, 0.5}}});
-  EXPECT_THAT(ErrorOf([&] { CheckLoss(loss, {}, {output}, output); }), HasSubstr("2 classes"));
-  loss.class_dim = 2;
-  EXPECT_EQ(ErrorOf([&] { CheckLoss(loss, {}, {output}, output); }), "");
+  const auto error = [&](int dim) {
+    const LayerSpec loss =
+        Layer("CrossEntropyLoss", {}, {{"weight", Value::List{0.5, 0.5}}, {"class_dim", dim}});
+    return ErrorOf([&] { CheckLoss(loss, {}, {output}, output); });
+  };
+  EXPECT_THAT(error(1), HasSubstr("2 classes"));
+  EXPECT_EQ(error(-1), "");
 }
 
 TEST(CheckLoss, SaysWhereTheLossStands) {
