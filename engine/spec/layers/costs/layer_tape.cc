@@ -69,11 +69,10 @@ void LayerTape::Multiply(double flops, bool has_weight, bool is_frozen) {
   });
 }
 
-void LayerTape::MultiplyRows(const Traced& input, const Traced& output, double rows) {
+void LayerTape::MultiplyRows(double rows) {
   AddWork([&](LayerCost& cost) {
     cost.product_rows = std::max(cost.product_rows, static_cast<int64_t>(rows));
   });
-  cost_.product_bytes += Allocated(input.bytes()) + Allocated(output.bytes());
 }
 
 void LayerTape::Touch(double forward, double input_grad, double weight_grad) {
