@@ -57,9 +57,8 @@ struct LayerCost {
   bool defers_input = false;
   int64_t deferred_bytes = 0;  ///< of other tensors, mostly the output's gradient
 
-  /// The most rows of a weight gradient that is a product of rows, as those of Linear and of
-  /// attention's projections are; 0 = there are none.
-  int64_t product_rows = 0;
+  /// A weight gradient is a product of rows, as those of Linear and of attention's projections are.
+  bool multiplies_rows = false;
 
   // The highest further memory while a pass runs. Neither what is kept nor the output counts, nor
   // in the backward the gradients of input and output.

@@ -69,10 +69,8 @@ void LayerTape::Multiply(double flops, bool has_weight, bool is_frozen) {
   });
 }
 
-void LayerTape::MultiplyRows(double rows) {
-  AddWork([&](LayerCost& cost) {
-    cost.product_rows = std::max(cost.product_rows, static_cast<int64_t>(rows));
-  });
+void LayerTape::MultiplyRows() {
+  AddWork([](LayerCost& cost) { cost.multiplies_rows = true; });
 }
 
 void LayerTape::Touch(double forward, double input_grad, double weight_grad) {
