@@ -33,6 +33,7 @@ def saves(strata):
         require("whole" in strata.run("inspect", entry), "a whole save", entry)
         shown = strata.run("train", "net.lua", "--resume=" + entry, "--steps=6")
         require(re.search(r"^step 5/6 ", shown, re.MULTILINE) and "step 4/6" not in shown, "the steps behind it", shown)
+        require("the job has changed" not in shown, "the job that was saved", shown)
         require("accuracy" in strata.run("eval", "net.lua", "--weights=" + entry), "an evaluation", "")
     strata.run("train", "net.lua", "--save.dir=runs", "--steps=1")
     manifest = strata.json("runs/step-00000001/manifest.json")

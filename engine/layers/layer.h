@@ -74,8 +74,7 @@ class WeightGradients {
   std::vector<std::function<void()>> kept_;
 };
 
-class JoinedProducts;  // row_product.h
-class StaleGradients;
+class StaleGradients;  // row_product.h
 
 /// The options of one forward pass of one micro-batch through one layer.
 struct Pass {
@@ -85,9 +84,6 @@ struct Pass {
   bool recomputing = false;
   /// Takes the weight gradients; null when no gradients are wanted (evaluation).
   std::shared_ptr<WeightGradients> weight_gradients = nullptr;
-  /// If set, weight gradients that are products of rows are kept here when `weight_gradients` runs
-  /// them, to be joined with those of other micro-batches. Null: they are computed then.
-  std::shared_ptr<JoinedProducts> joined = nullptr;
   /// The gradients that the first product of rows overwrites. Null: none.
   std::shared_ptr<StaleGradients> stale = nullptr;
 };

@@ -14,7 +14,6 @@
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/data_checks.h"
 #include "engine/plan/grid/stage_map.h"
-#include "engine/plan/joining.h"
 #include "engine/plan/plan_seconds.h"
 #include "engine/plan/planner.h"
 #include "engine/plan/recompute.h"
@@ -377,18 +376,6 @@ void PlanBoundaries(const Job& job, const Shapes& shapes, Plan& plan) {
   }
 }
 
-void PlanJoins(const Job& job, const Shapes& shapes, Script* script, Plan& plan) {
-  if (!job.join) return;
-  if (shapes.input.empty()) {
-    throw ConfigError(
-        "join = true needs the input's shape, to know how many rows each product has: give the job "
-        "input = {shape=...}, or data that tells it");
-  }
-  const int model = plan.topology.Size("model");
-  PlanJoining(plan.costs ? *plan.costs : CostsOf(job, shapes.input, shapes.outputs, model, script),
-              plan);
-}
-
 template <class Place>
 std::vector<int> Each(const std::vector<Place>& places, int Place::*member) {
   std::vector<int> each;
@@ -483,7 +470,6 @@ Planner::Planner(const Job& job, const Plan& plan, Script* script) : uncut_(plan
   for (LayerPlan& layer : uncut_.layers) {
     uncut_.parameters += layer.parameters;
     layer.segment = -1;
-    layer.is_joined = false;
     if (shapes_.input.empty()) continue;
     shapes_.outputs.push_back(WithType(layer.output, job.precision.compute, DType::kFloat32));
   }
@@ -505,7 +491,6 @@ Plan Planner::Cut(const Job& job, const std::vector<int>& stage_ranks,
   PlanTies(job, plan);
   PlanSegments(job, script_, plan);
   CheckMaxNorm(job, plan, {});
-  PlanJoins(job, shapes_, script_, plan);
   return plan;
 }
 
@@ -519,7 +504,6 @@ Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
 }
 
 std::vector<int> Plan::stage_ranks() const { return Each(stages, &StagePlan::rank); }
-std::vector<int> Plan::joined() const { return Each(stages, &StagePlan::joined); }
 std::vector<int> Plan::segments() const { return Each(layers, &LayerPlan::segment); }
 
 std::vector<int> Plan::tied_stages() const {

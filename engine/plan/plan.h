@@ -26,8 +26,7 @@ struct LayerPlan {
   /// Layers of one number are recomputed together, from the input of the first; -1: activations are
   /// kept.
   int segment = -1;
-  bool is_joined = false;  ///< its weight gradients are: StagePlan::joined
-  TensorSpecs output;      ///< for one full micro-batch
+  TensorSpecs output;  ///< for one full micro-batch
 };
 
 struct StagePlan {
@@ -36,8 +35,6 @@ struct StagePlan {
   int begin = 0;  ///< first layer
   int end = 0;    ///< one past the last layer
   int64_t parameters = 0;
-  /// Of how many micro-batches, at most, the weight gradients of joined layers are one product.
-  int joined = 1;
   TensorSpecs input;  ///< for one full micro-batch; also what passes by (connections.h)
   TensorSpecs output;
 };
@@ -86,7 +83,6 @@ struct Plan {
   std::vector<int> stage_ranks() const;
   /// Stages with a gradient that ties sum, ascending: their programs need REDUCE_TIED.
   std::vector<int> tied_stages() const;
-  std::vector<int> joined() const;    ///< StagePlan::joined of every stage
   std::vector<int> segments() const;  ///< LayerPlan::segment of every layer
 };
 

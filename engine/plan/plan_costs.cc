@@ -6,7 +6,6 @@
 #include "engine/base/machine/cores.h"
 #include "engine/base/size_class.h"
 #include "engine/base/text.h"
-#include "engine/plan/joining.h"
 #include "engine/spec/job/training/parameter_groups.h"
 #include "engine/spec/layers/layers.h"
 
@@ -79,7 +78,6 @@ PlanTraits TraitsOf(const Plan& plan) {
   for (const LayerPlan& layer : plan.layers) {
     const StagePlan& stage = plan.stages[layer.stage];
     std::string place = Str(stage.rank, " of ", plan.pipe(), " x ", plan.topology.Size(kDataAxis));
-    if (layer.is_joined) place += Str(", joined ", stage.joined);
     if (layer.segment >= 0) place += ", recomputed";
     traits.places.push_back(std::move(place));
   }
@@ -91,27 +89,6 @@ ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
                              plan.topology.Size("model"), script);
   TakeTiedOnce(job, plan, costs);
   return costs;
-}
-
-ModelCosts JoinedCosts(ModelCosts costs, const Plan& plan) {
-  for (const LayerPlan& layer : plan.layers) {
-    if (!layer.is_joined) continue;
-    LayerCost& cost = costs.layers[layer.index];
-    cost.weight_grad.seconds *=
-        JoinedShare(cost, plan.batch.micro_batches, plan.stages[layer.stage].joined);
-  }
-  return costs;
-}
-
-void AddJoinedMemory(const ModelCosts& costs, const Plan& plan, const StagePlan& place,
-                     StageCost& stage) {
-  stage.joined = place.joined;
-  for (int i = place.begin; i < place.end; ++i) {
-    if (!plan.layers[i].is_joined) continue;
-    const int64_t bytes = costs.layers[i].product_bytes;
-    stage.joined_bytes += bytes;
-    stage.joined_scratch = std::max(stage.joined_scratch, bytes);
-  }
 }
 
 StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum) {
@@ -128,16 +105,12 @@ StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost su
   return sum;
 }
 
-std::vector<StageCost> StageCosts(const ModelCosts& given, const Plan& plan) {
-  const bool joins = std::ranges::any_of(plan.layers, &LayerPlan::is_joined);
-  const ModelCosts joined = joins ? JoinedCosts(given, plan) : ModelCosts();
-  const ModelCosts& costs = joins ? joined : given;
+std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan) {
   const std::vector<int> segments = plan.segments();
   std::vector<StageCost> stages;
   for (const StagePlan& stage : plan.stages) {
     stages.push_back(
         WithConnections(plan, stage, SumLayers(costs, stage.begin, stage.end, segments)));
-    AddJoinedMemory(costs, plan, stage, stages.back());
   }
   return stages;
 }

@@ -27,15 +27,7 @@ ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script);
 /// A stage's sum with the connections that come in and go out beside the chain.
 StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum);
 
-/// With the seconds of the weight gradients that the plan joins, each micro-batch its share.
-ModelCosts JoinedCosts(ModelCosts costs, const Plan& plan);
-/// What the stage's joined layers keep. Their products run one after the other, each with a copy of
-/// its rows.
-void AddJoinedMemory(const ModelCosts& costs, const Plan& plan, const StagePlan& place,
-                     StageCost& stage);
-
-/// Of every stage of the plan, with what it recomputes, joins and receives. A joined weight
-/// gradient counts for each micro-batch of its group alike (joining.h).
+/// Of every stage of the plan, with what it recomputes and receives.
 std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan);
 
 }  // namespace strata

@@ -48,8 +48,7 @@ Value LayerValue(const LayerPlan& layer, const CutNames& names) {
                          {"frozen", layer.frozen},
                          {"output", ToValue(layer.output)},
                          {"stage", layer.stage},
-                         {"recompute", layer.segment >= 0},
-                         {"join", layer.is_joined}});
+                         {"recompute", layer.segment >= 0}});
 }
 
 Value StageValue(const StagePlan& stage, const CutNames& names) {
@@ -59,7 +58,6 @@ Value StageValue(const StagePlan& stage, const CutNames& names) {
                          {"begin", ends.as_list()[0]},
                          {"end", ends.as_list()[1]},
                          {"parameters", stage.parameters},
-                         {"joined", stage.joined},
                          {"input", ToValue(stage.input)},
                          {"output", ToValue(stage.output)}});
 }
@@ -71,22 +69,6 @@ std::string Recomputed(const Plan& plan) {
   if (count == 0) return "";
   return Str("; ", Plural(count, "layer"), count == 1 ? " runs" : " run",
              " forward again before the backward");
-}
-
-/// A line for each stage that joins weight gradients.
-std::string Joined(const Plan& plan) {
-  std::string text;
-  for (const StagePlan& stage : plan.stages) {
-    if (stage.joined == 1) continue;
-    std::vector<std::string> layers;
-    for (int i = stage.begin; i < stage.end; ++i) {
-      const LayerPlan& layer = plan.layers[i];
-      if (layer.is_joined) layers.push_back(Str(layer.path, " ", layer.type));
-    }
-    text += Str("joined weight gradients of stage ", stage.stage, ", up to ", stage.joined,
-                " micro-batches at a time: ", Join(layers, ", "), "\n");
-  }
-  return text;
 }
 
 }  // namespace
@@ -105,7 +87,7 @@ std::string PlanText(const Plan& plan) { return Str(LayerTable(plan), "\n", Stag
 std::string StagesText(const Plan& plan) {
   return Str(StageTable(plan), "\n", FormatCount(plan.parameters), " parameters; cuts ",
              CutsText(plan, ", "), "; ", Plural(plan.batch.micro_batches, "micro-batch"), " of ",
-             plan.batch.micro_batch_size, Recomputed(plan), "\n", Joined(plan));
+             plan.batch.micro_batch_size, Recomputed(plan), "\n");
 }
 
 const char* PipeRank(const Plan& plan) {
@@ -137,7 +119,6 @@ std::vector<LayerPlan> ShownLayers(const Plan& plan) {
       whole.parameters += part.parameters;
       whole.frozen += part.frozen;
       whole.segment = std::max(whole.segment, part.segment);
-      whole.is_joined |= part.is_joined;
     }
   }
   return shown;

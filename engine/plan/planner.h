@@ -28,7 +28,7 @@ class Planner {
   const Plan& uncut() const { return uncut_; }
 
   /// Cuts the list into a stage for each entry of `stage_ranks`. `job` may differ from the
-  /// planner's own in what says where to cut, in recompute, join and the schedule. `settings` as
+  /// planner's own in what says where to cut, in recompute and the schedule. `settings` as
   /// PlanOptions::settings. Throws as MakePlan().
   Plan Cut(const Job& job, const std::vector<int>& stage_ranks,
            const std::vector<StageSetting>& settings) const;

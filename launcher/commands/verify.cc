@@ -57,7 +57,6 @@ class VerifiedJob : public RankJob {
          .processes = processes,
          .threads = job.threads,
          .in_order = in_order,
-         .joined = std::ranges::max(plan.joined()) > 1,
          .device = plan.device,
          .unordered = plan.unordered,
          .rounding = RoundingOf(job.precision.compute)}));
@@ -100,7 +99,6 @@ Arguments OneStage(const PlannedRun& run) {
           "--recompute=false",
           "--memory=none",
           "--costs=none",
-          "--join=false",
           "--transport=threads",
           Str("--device=", run.device),
           Str("--threads=", ThreadsPerRank(run))};
@@ -119,7 +117,6 @@ int Record(const Command& command, const Arguments& arguments, RunRecorder& reco
 /// Why the plan adds in another order than one stage; null when it does not.
 const char* OtherOrder(const PlannedRun& planned) {
   if (planned.sharing > 1) return "ranks that share layers add up in parts";
-  if (planned.joined) return "weight gradients of several micro-batches are one product";
   if (planned.in_order) return nullptr;
   return "this schedule adds gradients up in another order than that of the micro-batches";
 }

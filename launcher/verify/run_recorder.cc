@@ -23,7 +23,6 @@ PlannedRun PlannedFrom(const Value& value) {
           .processes = number("processes"),
           .threads = number("threads"),
           .in_order = value["in_order"].as_bool(),
-          .joined = value["joined"].as_bool(),
           .device = value["device"].as_string(),
           .unordered = value["unordered"].as_string(),
           .rounding = value["rounding"].as_string()};
@@ -40,7 +39,6 @@ Value PlannedMessage(const PlannedRun& run) {
                                                               {"processes", run.processes},
                                                               {"threads", run.threads},
                                                               {"in_order", run.in_order},
-                                                              {"joined", run.joined},
                                                               {"device", run.device},
                                                               {"unordered", run.unordered},
                                                               {"rounding", run.rounding}}));

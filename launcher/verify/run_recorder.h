@@ -20,7 +20,6 @@ struct PlannedRun {
   int threads = 0;  ///< for each rank, as the job says; 0 = the job does not say
   /// True when the schedule adds gradients in the same order as one stage: AccumulatesInOrder().
   bool in_order = true;
-  bool joined = false;            ///< weight gradients of several micro-batches are one product
   std::string device = "cpu";     ///< Plan::device
   std::string unordered = {};     ///< Plan::unordered
   std::string rounding = "1e-6";  ///< the share by which sums in another order may differ

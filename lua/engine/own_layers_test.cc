@@ -562,7 +562,7 @@ Bad = strata.layer{
   end,
 }
 )");
-  for (const char* keys : {"", "join = true"}) {  // which measures what layers keep, first
+  for (const char* keys : {"", "memory = '1GB'"}) {  // which measures what layers keep, first
     const std::string error = Fail(Str("job({nn.Linear{4, 4}, Bad{}}, {", keys, "}):train()"));
     EXPECT_THAT(error,
                 HasSubstr(*keys ? "]:1: Bad(): one of the variables" : "one of the variables"));

@@ -234,7 +234,6 @@ void WarnOfMoving(const Job& job) {
     STRATA_LOG(kWarning) << "recut: what layers of strata.layer keep in `self`, beside their "
                             "parameters, does not move";
   }
-  if (job.join) STRATA_LOG(kWarning) << "recut: join = true gives other bits with other cuts";
 }
 
 /// e:recut{0, 8, 22}: which layers have gone where.

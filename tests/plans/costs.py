@@ -48,8 +48,7 @@ def cache_file(strata):
 def predicted_memory(strata):
     """The peak of the engine's own allocations, of the largest rank."""
     for model in MODELS:
-        for flags in ([], ["--schedule=gpipe"], ["--recompute=true"], ["--pipe=1"],
-                      ["--join=true"]):
+        for flags in ([], ["--schedule=gpipe"], ["--recompute=true"], ["--pipe=1"]):
             flags = [*flags, "--device=cpu", "--threads=1"]
             expected = max(rank["total"] for rank in strata.plan(model, *flags)["memory"])
             strata.run("train", model, *flags, "--steps=5", "--log=log.jsonl")

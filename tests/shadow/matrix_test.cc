@@ -133,7 +133,6 @@ std::vector<Case> Few() {
       {"tied", "gpipe", 3},
       {"skips", "1f1b", 3},
       {"dense", "1f1b", 2, 1, 1, {{"recompute", true}}},
-      {"dense", "1f1b", 2, 1, 1, {{"join", true}}},
       {"dense", "1f1b", 2, 2, 1, {{"zero", 1}}},
       {"dense", "1f1b", 1, 2, 1, {{"clip", 0.1}}},
       {"dense", "1f1b", 2, 2, 1, {{"precision", Half("bf16")}}},
@@ -174,7 +173,6 @@ std::vector<Case> Many() {
     for (const int data : {1, 2}) {
       for (const Value::Map& more : std::vector<Value::Map>{
                {{"recompute", true}},
-               {{"join", true}},
                {{"clip", 0.1}},
                {{"zero", 1}},
                {{"zero", 1}, {"recompute", true}},

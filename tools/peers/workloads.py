@@ -150,15 +150,12 @@ class Workload:
         self.ours, self.theirs, self.steps, self.per_action = ours, theirs, steps, per_action
 
 
-def ways(script, *flags, best=None, join=False):
+def ways(script, *flags, best=None):
     """Of one script: the best known way by hand, no flag, and what was the default once."""
     ours = [Strata("no flags", script, *flags, kind="no flags")]
     if best:
         ours.insert(0, Strata(f"cuts {best}, zb_h1", script, *flags, f"--partition={best}",
                               "--schedule=zb_h1", kind="best"))
-    if join:
-        ours.insert(0, Strata(f"cuts {best}, zb_h1, join", script, *flags, f"--partition={best}",
-                              "--schedule=zb_h1", "--join=true"))
     return ours + [Strata("partition parameters, 1f1b", script, *flags, "--partition=parameters",
                           "--schedule=1f1b")]
 
@@ -230,7 +227,7 @@ def empty():
 
 
 WORKLOADS = {
-    "alexnet": lambda: Workload(ways("models/alexnet.lua", best="0,8,22", join=True),
+    "alexnet": lambda: Workload(ways("models/alexnet.lua", best="0,8,22"),
                                 [*pipelines("alexnet", 8), *deepspeed("alexnet"), one("alexnet")], 6),
     "transformer": lambda: Workload(ways("models/transformer.lua", "--micro_batches=4", best="0,6,11"),
                                     [*pipelines("transformer", 6), one("transformer")], 5),

@@ -42,7 +42,7 @@ at::Tensor InputGradientOf(const at::Tensor& rows, at::Tensor weight, at::IntArr
 
 class LinearNode : public WeightNode {
  public:
-  explicit LinearNode(const Pass& pass) : joined_(pass.joined), stale_(pass.stale) {}
+  explicit LinearNode(const Pass& pass) : stale_(pass.stale) {}
 
  private:
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
@@ -57,11 +57,9 @@ class LinearNode : public WeightNode {
     if (!rows.defined()) rows = GradientRows(dy, weight);
     if (rows.size(1) > weight.size(0)) rows = rows.narrow(1, 0, weight.size(0));
     RowProduct product = {std::move(rows), Rows(x), weight_grad(), bias_grad(), stale_};
-    if (!joined_) return [product = std::move(product)] { product.Add(); };
-    return [product = std::move(product), joined = joined_] { joined->Keep(product); };
+    return [product = std::move(product)] { product.Add(); };
   }
 
-  const std::shared_ptr<JoinedProducts> joined_;
   const std::shared_ptr<StaleGradients> stale_;
   at::Tensor rows_;  // of dy, from dx's product to the weight's
 };

@@ -1,17 +1,14 @@
 // RowProduct: the weight gradient of a product with rows, as in Linear and attention's projections.
-// JoinedProducts keeps those of several micro-batches and computes them as one (job.join).
 //
 // A product of few rows spends its time on reading and writing the weight's gradient: 8 rows of a
-// 9216x4096 layer move 302 MB, for 4 ms of arithmetic. Joined products move it only once. For the
-// same reason the first product of a step overwrites what the step before left: nobody makes it
-// zero, and nobody reads zeros (StaleGradients).
+// 9216x4096 layer move 302 MB, for 4 ms of arithmetic. So the first product of a step overwrites
+// what the step before left: nobody makes it zero, and nobody reads zeros (StaleGradients).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <map>
 #include <memory>
-#include <vector>
 
 namespace strata {
 
@@ -39,20 +36,6 @@ struct RowProduct {
 
   /// Computes it.
   void Add() const;
-};
-
-/// Keeps products until Run(). Two threads must not use it at once.
-class JoinedProducts {
- public:
-  void Keep(RowProduct product);
-  /// Computes one product for each weight, of all rows that were kept for it, and frees them. The
-  /// weights are in the order in which they first came. A weight with a single kept product gets
-  /// the bits of Add().
-  void Run();
-  size_t kept() const { return kept_.size(); }
-
- private:
-  std::vector<RowProduct> kept_;
 };
 
 }  // namespace strata

@@ -77,8 +77,7 @@ constexpr std::pair<Work LayerCost::*, double PassSeconds::*> kPasses[] = {
 
 /// Whether the layers are products of rows, other products, or none.
 bool AreAlike(const LayerCost& a, const LayerCost& b) {
-  return (a.forward.flops > 0) == (b.forward.flops > 0) &&
-         (a.product_rows > 0) == (b.product_rows > 0);
+  return (a.forward.flops > 0) == (b.forward.flops > 0) && a.multiplies_rows == b.multiplies_rows;
 }
 
 /// How much a probe says about a layer (Shepard's inverse distances, of logarithms).

@@ -133,10 +133,6 @@ struct StageCost {
   int64_t input_grad_peak = 0;  ///< of I, the backward without the weight gradients (W)
   /// Further activations between R and the backward.
   int64_t recomputed_bytes = 0;
-  int joined = 1;  ///< micro-batches of a group, at most, whose W are one
-  // Of joined layers (joining.h), for each micro-batch of a group:
-  int64_t joined_bytes = 0;    ///< kept from W or B to the last of the group
-  int64_t joined_scratch = 0;  ///< beside them while the products run
 
   /// All passes of one micro-batch.
   Work work() const;

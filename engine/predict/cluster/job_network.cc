@@ -5,7 +5,6 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/plan/joining.h"
 #include "engine/plan/plan.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/layers.h"
@@ -25,7 +24,6 @@ Job Alone(const Job& job, int64_t micro_batch_size, int model) {
   alone.recompute = {};
   alone.memory = 0;
   alone.costs.clear();
-  alone.join = false;
   alone.device = "cpu";
   alone.transport.clear();
   return alone;
@@ -154,13 +152,11 @@ std::shared_ptr<const ModelCosts> JobNetwork::Timed(int64_t micro_batch_size, in
 }
 
 std::shared_ptr<const StageTable> JobNetwork::Table(int64_t micro_batch_size, int model,
-                                                    Recompute recompute, int64_t micro_batches) {
-  const int64_t joined = costs_.job().join ? micro_batches : 1;  // else tables are the same
-  const auto [known, is_new] = tables_.try_emplace({micro_batch_size, model, recompute, joined});
+                                                    Recompute recompute) {
+  const auto [known, is_new] = tables_.try_emplace({micro_batch_size, model, recompute});
   if (!is_new) return known->second;
   auto costs = Timed(micro_batch_size, model);
   if (costs == nullptr) return nullptr;
-  if (joined > 1) costs = std::make_shared<const ModelCosts>(BestJoined(*costs, joined));
   const std::vector<int64_t>& crossing = costs_.Of(micro_batch_size, model)->boundaries;
   known->second = std::make_shared<StageTable>(
       layers(), [&crossing, costs = std::move(costs), segments = Segments(recompute, layers())](
@@ -177,13 +173,10 @@ std::shared_ptr<const StageTable> JobNetwork::TableOf(const Plan& plan) {
   if (costs == nullptr) return nullptr;
   const std::vector<int64_t>& crossing = costs_.Of(size, model)->boundaries;
   std::map<std::pair<int, int>, StageCost> stages;
-  const ModelCosts joined = JoinedCosts(*costs, plan);
   const std::vector<int> segments = plan.segments();
   for (const StagePlan& place : plan.stages) {
-    StageCost stage = SumLayers(joined, place.begin, place.end, segments);
-    AddJoinedMemory(joined, plan, place, stage);
-    stages[{place.begin, place.end}] =
-        Between(std::move(stage), crossing[place.begin], crossing[place.end]);
+    stages[{place.begin, place.end}] = Between(SumLayers(*costs, place.begin, place.end, segments),
+                                               crossing[place.begin], crossing[place.end]);
   }
   return std::make_shared<StageTable>(layers(), [stages = std::move(stages)](int begin, int end) {
     return stages.at({begin, end});

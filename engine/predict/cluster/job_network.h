@@ -50,10 +50,10 @@ class JobNetwork : public Network {
 
   int layers() const override;
   Training training() const override { return training_; }
-  std::shared_ptr<const StageTable> Table(int64_t micro_batch_size, int model, Recompute recompute,
-                                          int64_t micro_batches) override;
-  /// Of a planned job, with what it recomputes and joins, for its own stages; null where the
-  /// network does not run so.
+  std::shared_ptr<const StageTable> Table(int64_t micro_batch_size, int model,
+                                          Recompute recompute) override;
+  /// Of a planned job, with what it recomputes, for its own stages; null where the network does not
+  /// run so.
   std::shared_ptr<const StageTable> TableOf(const Plan& plan);
 
  private:
@@ -65,7 +65,7 @@ class JobNetwork : public Network {
   const Cluster& cluster_;
   Training training_;
   std::map<std::pair<int64_t, int>, std::shared_ptr<const ModelCosts>> timed_;
-  std::map<std::tuple<int64_t, int, Recompute, int64_t>, std::shared_ptr<const StageTable>> tables_;
+  std::map<std::tuple<int64_t, int, Recompute>, std::shared_ptr<const StageTable>> tables_;
 };
 
 }  // namespace strata::predict

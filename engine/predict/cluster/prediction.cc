@@ -145,19 +145,15 @@ void AddTraffic(const Choice& choice, const StageTable& table, const Program& pr
 void AddMemory(const Choice& choice, const StageTable& table, const Training& training,
                const Program& program, Prediction& prediction) {
   std::vector<StageCost> stages;
-  std::vector<int64_t> joined(prediction.ranks.size());  // what waits for a product, at most
   for (int s = 0; s < program.stages(); ++s) {
     const StageCost& stage = stages.emplace_back(StageOf(choice, table, s));
     const int rank = program.stage_ranks[s];
     prediction.ranks[rank].model_bytes += ModelBytes(choice, stage, training);
-    if (stage.joined > 1) {
-      joined[rank] += stage.joined * (stage.joined_bytes + stage.joined_scratch);
-    }
   }
   const std::vector<RowPeak> peaks = PeaksOfRows(program, stages);
   for (size_t r = 0; r < prediction.ranks.size(); ++r) {
     RankPrediction& rank = prediction.ranks[r];
-    rank.activations = static_cast<double>(peaks[r].activations + peaks[r].buffers + joined[r]);
+    rank.activations = static_cast<double>(peaks[r].activations + peaks[r].buffers);
     rank.memory = rank.model_bytes + rank.activations;
     prediction.memory = std::max(prediction.memory, rank.memory);
   }

@@ -46,10 +46,9 @@ class Network {
   virtual ~Network() = default;
   virtual int layers() const = 0;
   virtual Training training() const = 0;
-  /// Null where the network does not run with these; the search goes on without. `micro_batches`:
-  /// of a step, where weight gradients of several are joined.
+  /// Null where the network does not run with these; the search goes on without.
   virtual std::shared_ptr<const StageTable> Table(int64_t micro_batch_size, int model,
-                                                  Recompute recompute, int64_t micro_batches) = 0;
+                                                  Recompute recompute) = 0;
 };
 
 /// One rank of the pipe axis; all its replicas do the same.

@@ -104,7 +104,6 @@ std::string Rebalancer::WhyNot(const Job& job, const Plan& plan, ProvedPrograms&
   if (plan.stages.size() == plan.layers.size()) return "every layer is a stage";
   if (plan.device != "cpu") return "the host does not see what stages take on a GPU";
   if (!plan.costs || !plan.costs->is_measured()) return "what layers take here is not known";
-  if (job.join) return "join = true gives other bits where other layers are together";
   if (job.memory > 0) return "while layers move a rank takes more memory, which is limited";
   if (std::ranges::any_of(job.layers, is_own)) {
     return "layers of strata.layer may keep things in `self`, which do not move";

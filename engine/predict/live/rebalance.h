@@ -44,9 +44,9 @@ class Rebalancer {
   static constexpr double kLeastGain = 0.05, kMostTime = 0.05;
 
   /// Why layers do not move by themselves; "" = they do. They do not where cuts, or all of
-  /// partition, are named, where moving changes bits (join, schedules that accumulate in another
-  /// order), with layers of strata.layer{...}, which may keep things in `self`, under a memory
-  /// limit, and where no costs of this machine are known or no stage can be timed from the host.
+  /// partition, are named, where moving changes bits (schedules that accumulate in another order),
+  /// with layers of strata.layer{...}, which may keep things in `self`, under a memory limit, and
+  /// where no costs of this machine are known or no stage can be timed from the host.
   static std::string WhyNot(const Job& job, const Plan& plan, ProvedPrograms& programs,
                             Script* script);
 

@@ -222,7 +222,6 @@ TEST_F(RebalancerTest, StaysOffWhereItWouldNotDo) {
   EXPECT_EQ(why_not([](Job& job, Plan&) { job.rebalance = false; }), "rebalance = false");
   EXPECT_THAT(why_not([](Job& job, Plan&) { job.partition.method = "uniform"; }),
               HasSubstr("partition says"));
-  EXPECT_THAT(why_not([](Job& job, Plan&) { job.join = true; }), HasSubstr("other bits"));
   EXPECT_THAT(why_not([](Job& job, Plan&) { job.memory = 1 << 30; }), HasSubstr("more memory"));
   EXPECT_THAT(why_not([](Job& job, Plan&) { job.layers[3].scripted = true; }),
               HasSubstr("strata.layer"));

@@ -40,7 +40,7 @@ TEST(JobNetwork, HasTheCostsOfTheJobsOwnPlan) {
   EXPECT_EQ(network.layers(), 8);
   EXPECT_EQ(network.training().state_bytes, 4);
   EXPECT_GT(network.training().update_seconds, 0);
-  const auto table = network.Table(4, 1, Recompute::kNone, 4);
+  const auto table = network.Table(4, 1, Recompute::kNone);
   const StageCost& first = table->Of(0, 2);
   EXPECT_EQ(first.parameters, 64 * 64 + 64);
   EXPECT_EQ(first.output_bytes, 4 * 64 * 4);
@@ -48,10 +48,10 @@ TEST(JobNetwork, HasTheCostsOfTheJobsOwnPlan) {
             table->Of(2, 4).input_grad.seconds - table->Of(2, 3).input_grad.seconds)
       << "the first layer gives no gradient of its input";
   EXPECT_EQ(first.recompute.seconds, 0);
-  const auto again = network.Table(4, 1, Recompute::kStages, 4);
+  const auto again = network.Table(4, 1, Recompute::kStages);
   EXPECT_EQ(again->Of(0, 2).recompute.seconds, first.forward.seconds);
   EXPECT_LT(again->Of(2, 6).kept_bytes, table->Of(2, 6).kept_bytes);
-  EXPECT_EQ(network.Table(4, 2, Recompute::kNone, 4), nullptr) << "nothing is split";
+  EXPECT_EQ(network.Table(4, 2, Recompute::kNone), nullptr) << "nothing is split";
   EXPECT_THAT(costs.refusals(), ::testing::ElementsAre(HasSubstr("model = 2 is left out")));
 }
 
@@ -66,7 +66,7 @@ TEST(JobNetwork, HalfPrecisionHasItsOwnRate) {
   JobCosts whole(job, nullptr), half(half_job, nullptr);
   const auto seconds = [&](JobCosts& costs) {
     JobNetwork network(costs, cluster);
-    return network.Table(4, 1, Recompute::kNone, 4)->Of(0, 2).forward.seconds;
+    return network.Table(4, 1, Recompute::kNone)->Of(0, 2).forward.seconds;
   };
   EXPECT_NEAR(seconds(whole) / seconds(half), 4, 0.1);
 }
@@ -171,36 +171,6 @@ TEST(SearchFor, SaysWhatDoesNotFitAndWhatWouldHelp) {
                     HasSubstr("\n  schedule        = \"")));
   const Value record = SearchRecord(search);
   EXPECT_EQ(record["plans"].as_list().size(), search.result.best.size());
-}
-
-TEST(SimulateRun, JoinedGradientsTakeLessAndKeepMore) {
-  Job job = Wide(16, 1024);
-  job.parallel = {2, 1, 1};
-  const Cluster cluster = MakeCluster(Devices(2));
-  const auto run = [&](bool join) {
-    job.join = join;
-    const Plan plan = PlanJob(job, {.gpus = 2}, nullptr);
-    EXPECT_EQ(plan.joined()[0] > 1, join);
-    const schedule::Program program =
-        TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), nullptr);
-    return SimulateRun(job, plan, program, cluster, {}, {}, nullptr).usual;
-  };
-  const Prediction alone = run(false), joined = run(true);
-  EXPECT_LT(joined.step, alone.step);
-  EXPECT_LT(joined.ranks[0].busy, alone.ranks[0].busy);
-  EXPECT_GT(joined.memory, alone.memory);
-}
-
-TEST(SearchFor, KnowsJoinedGradients) {
-  Job job = Wide(16, 1024);
-  Value given;
-  given.SetPath("batch.micro_batches", 8);
-  given.SetPath("batch.micro_batch_size", 4);
-  const auto step = [&](bool join) {
-    job.join = join;
-    return SearchFor(job, given, Devices(2), 1, nullptr).result.best[0].prediction.step;
-  };
-  EXPECT_LT(step(true), step(false));
 }
 
 TEST(SimulateRun, ShowsThousandsOfRanksWithWhatIsSlow) {

@@ -105,8 +105,7 @@ class PlanSearch {
 
  private:
   std::shared_ptr<const StageTable> TableOf(const Choice& choice) {
-    return network_.Table(choice.micro_batch_size, choice.model, choice.recompute,
-                          choice.micro_batches);
+    return network_.Table(choice.micro_batch_size, choice.model, choice.recompute);
   }
 
   // ---- The space
@@ -162,7 +161,7 @@ class PlanSearch {
       node.choice.model = model;
       node.choice.micro_batches = count;
       node.choice.micro_batch_size = size;
-      const auto table = network_.Table(size, model, Recompute::kNone, count);
+      const auto table = network_.Table(size, model, Recompute::kNone);
       if (table == nullptr) continue;
       const StageCost& total = table->total();
       node.bound = std::max(static_cast<double>(count) * LeastSeconds(total) / pipe,

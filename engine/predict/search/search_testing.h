@@ -60,8 +60,7 @@ class NumbersNetwork : public Network {
 
   int layers() const override { return static_cast<int>(layers_.size()); }
   Training training() const override { return training_; }
-  std::shared_ptr<const StageTable> Table(int64_t size, int model, Recompute recompute,
-                                          int64_t = 1) override {
+  std::shared_ptr<const StageTable> Table(int64_t size, int model, Recompute recompute) override {
     auto& table = tables_[{size, model, recompute}];
     if (table == nullptr) {
       table = std::make_shared<StageTable>(layers(), [=, this](int begin, int end) {

@@ -254,11 +254,11 @@ class Engine : public TextEngine {
   /// next evaluation is compared with the one before. REQUIRES: job.save.best.
   virtual SaveReport SaveBest() = 0;
   /// Cuts the layers so, between two steps: parameters, moments and statistics move to the ranks
-  /// that have the layers from now on, and no bit of the training changes, except with job.join and
-  /// with what layers of strata.layer keep in `self`, which does not move. Stages stay on their
-  /// ranks, and the schedule is the same. From now on no layers move by themselves. Gradients of
-  /// the last step are zeros then. Texts that were being written end. Throws ConfigError, on all
-  /// ranks and before anything moves, for cuts that cannot be (RecutPlan()).
+  /// that have the layers from now on, and no bit of the training changes, except with
+  /// what layers of strata.layer keep in `self`, which does not move. Stages stay on their ranks,
+  /// and the schedule is the same. From now on no layers move by themselves. Gradients of the last
+  /// step are zeros then. Texts that were being written end. Throws ConfigError, on all ranks and
+  /// before anything moves, for cuts that cannot be (RecutPlan()).
   virtual RecutReport Recut(const std::vector<int>& cuts) = 0;
   /// From any thread of any rank: the result of the step that runs, or of the next one, says `stop`
   /// on all ranks. An evaluation of job.test_data is left before its end, and says it, too.

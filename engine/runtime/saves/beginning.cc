@@ -20,9 +20,13 @@
 namespace strata {
 namespace {
 
+/// Keys that jobs of earlier versions had, and that were free on resume: saves still name them.
+constexpr const char* kFormerKeys[] = {"join"};
+
 /// What the job has that teaches something. Predictions are made of any data.
 Value Taught(Value job, bool predicts) {
   for (const std::string& key : KeysFreeOnResume()) job.Erase(key);
+  for (const char* key : kFormerKeys) job.Erase(key);
   if (predicts) job.Erase("test_data");
   return job;
 }

@@ -182,7 +182,6 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
     if (!goes_on) draws.reset();
     parts.layers.push_back(BuildStageLayer(around, spec, index, draws));
     StoreInType(*parts.layers.back().layer, parts.types.stored);
-    parts.layers.back().is_joined = plan.layers[static_cast<size_t>(index)].is_joined;
   }
   draws.reset();
   parts.segments = SegmentsOf(plan, place);

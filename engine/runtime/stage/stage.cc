@@ -136,7 +136,6 @@ void Stage::Begin(const RunSpec& run) {
   run_ = &run;
   micro_batches_.clear();
   micro_batches_.resize(run.micro_batches());
-  joined_ = std::make_shared<JoinedProducts>();
   parameters_.RefreshCopies();
   if (run.training) parameters_.ClearGradients();
 }
@@ -226,11 +225,6 @@ void Stage::BackwardWeights(int m) {
   micro_batches_[m].weight_gradients = nullptr;
 }
 
-void Stage::JoinedWeights() {
-  TranslateErrors([&] { return Str("stage ", number(), ", joined weight gradients"); },
-                  [&] { joined_->Run(); });
-}
-
 Tensors Stage::TakeOutput(int m) { return std::exchange(micro_batches_[m].output, {}); }
 
 Tensors Stage::TakeInputGradient(int m) {
@@ -283,8 +277,6 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
   Kept kept(parts_.kept, parts_.begin + static_cast<int>(segment.begin),
             parts_.begin + static_cast<int>(segment.end));
   kept.TakeFromInput(x);
-  Pass joining = pass;  // of layers whose products of rows wait for other micro-batches
-  if (pass.weight_gradients) joining.joined = joined_;
   std::optional<RandomScope> scope;
   for (size_t i = segment.begin; i < segment.end; ++i) {
     StageLayer& layer = parts_.layers[i];
@@ -302,8 +294,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     }
     if (run_->examiner) run_->examiner->Enters(layer.label, layer.index, number(), m, x);
     const Tensors seen = run_->watch ? Copies(x) : Tensors();
-    x = TranslateErrors([&] { return layer.label; },
-                        [&] { return ForwardOf(layer, x, layer.is_joined ? joining : pass); });
+    x = TranslateErrors([&] { return layer.label; }, [&] { return ForwardOf(layer, x, pass); });
     if (run_->watch) run_->watch->See(layer, seen, x, pass);
     x = Apart(InComputeType(std::move(x)));
     if (run_->examiner) run_->examiner->Leaves(layer, number(), m, x);

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "engine/comm/groups/stream_point.h"
-#include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/losses/loss_scope.h"
 #include "engine/plan/plan.h"
@@ -83,9 +82,6 @@ enum class Keep { kActivations, kInput };
 /// Data of the host begin their way to an accelerator in SetInput() and SetTarget(); the forward
 /// waits for them there. So the next micro-batch's may be set before.
 ///
-/// Joining: weight gradients of joined layers are not computed by Backward and BackwardWeights, but
-/// by the next JoinedWeights(), those of all micro-batches since the last one as one product.
-///
 /// Recomputation: Recompute() runs the last recomputed segment forward again, the backward each one
 /// before it when it comes to it. So no more than one of them, and what was kept, is there at a
 /// time. Random layers draw the same numbers again, and statistics are not counted twice.
@@ -133,9 +129,6 @@ class Stage {
   void Backward(int m, const Passed& passed = nullptr);
   void BackwardInput(int m);
   void BackwardWeights(int m);
-  void JoinedWeights();
-  /// Whether something waits for it.
-  bool has_joined() const { return joined_->kept() > 0; }
 
   Tensors TakeOutput(int m);
   /// One tensor for each floating-point input; an absent one where the stage did not use it.
@@ -196,7 +189,6 @@ class Stage {
   const Passed* passed_ = nullptr;  // of the backward that runs
   std::vector<MicroBatch> micro_batches_;
   bool has_warned_ = false;  // of a loss without gradient
-  std::shared_ptr<JoinedProducts> joined_ = std::make_shared<JoinedProducts>();
 };
 
 }  // namespace strata

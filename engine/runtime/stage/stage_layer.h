@@ -27,8 +27,7 @@ struct StageLayer {
   std::string label;  ///< for messages: "net.lua:7: layer 3 Linear(64, 10)"
   std::unique_ptr<Layer> layer;
   std::vector<TiedParameter> tied = {};
-  bool is_joined = false;  ///< its weight gradients wait for Stage::JoinedWeights()
-  int number = -1;         ///< in the script's list; -1: as `index`
+  int number = -1;  ///< in the script's list; -1: as `index`
 
   /// What seeds its random numbers, which parts of a layer (parts.h) share.
   int seeded_as() const { return number < 0 ? index : number; }

@@ -96,7 +96,6 @@ class RowRun {
         Free(s, m, kGradients);
         Free(s, m, kActivations);
         HandDown(s, m);
-        if (instruction.ends_group) stage(s).JoinedWeights();
         break;
       case Kind::kInputGrad:
         AwaitGradient(instruction, s, m);
@@ -107,7 +106,6 @@ class RowRun {
       case Kind::kWeightGrad:
         stage(s).BackwardWeights(m);
         Free(s, m, kActivations);
-        if (instruction.ends_group) stage(s).JoinedWeights();
         break;
       case Kind::kSendF:
         SendLinkTo(s + 1, kActivations).Send(stage(s).TakeOutput(m));
@@ -120,7 +118,6 @@ class RowRun {
         PostAhead();
         break;
       case Kind::kReduceGrad:
-        STRATA_CHECK(!stage(s).has_joined()) << "stage " << s << " has not multiplied all";
         host_.OnGradients(stage(s));
         break;
       case Kind::kStep:

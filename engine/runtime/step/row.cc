@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/schedule/costs/join_groups.h"
 #include "engine/schedule/program/lifetimes.h"
 
 namespace strata {
@@ -23,11 +22,8 @@ bool MeansNothing(Kind kind) {
 
 class Compiler {
  public:
-  Compiler(const schedule::Program& program, int pipe_rank, const std::vector<int>& joined)
-      : program_(program),
-        actions_(program.rows.at(pipe_rank)),
-        pipe_rank_(pipe_rank),
-        joined_(joined) {}
+  Compiler(const schedule::Program& program, int pipe_rank)
+      : program_(program), actions_(program.rows.at(pipe_rank)), pipe_rank_(pipe_rank) {}
 
   Row Compile() {
     row_.is_training = program_.is_training;
@@ -37,7 +33,6 @@ class Compiler {
       for (const Action& part : schedule::Parts(action)) Add(part);
     }
     MarkRecomputed();
-    if (!joined_.empty()) MarkGroupEnds();
     MarkCompleting();
     MarkLast();
     return std::move(row_);
@@ -93,17 +88,6 @@ class Compiler {
     }
   }
 
-  void MarkGroupEnds() {
-    const auto ends = schedule::GroupEnds(program_, joined_);
-    for (Instruction& instruction : row_.instructions) {
-      const Action& action = instruction.action;
-      if (!schedule::GivesWeightGrad(action.kind)) continue;
-      const std::vector<bool>& of_stage = ends[static_cast<size_t>(action.stage)];
-      instruction.ends_group =
-          !of_stage.empty() && of_stage[static_cast<size_t>(action.micro_batch)];
-    }
-  }
-
   Instruction* LastOf(Kind kind) {
     const auto last = std::find_if(row_.instructions.rbegin(), row_.instructions.rend(),
                                    [&](const Instruction& i) { return i.action.kind == kind; });
@@ -131,7 +115,6 @@ class Compiler {
   const schedule::Program& program_;
   const std::vector<Action>& actions_;
   const int pipe_rank_;
-  const std::vector<int>& joined_;
   Row row_;
 };
 
@@ -176,8 +159,8 @@ Row WithReductionsAs(const Row& planned, Row row) {
   return row;
 }
 
-Row CompileRow(const schedule::Program& program, int pipe_rank, const std::vector<int>& joined) {
-  return Compiler(program, pipe_rank, joined).Compile();
+Row CompileRow(const schedule::Program& program, int pipe_rank) {
+  return Compiler(program, pipe_rank).Compile();
 }
 
 }  // namespace strata

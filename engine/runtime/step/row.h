@@ -19,7 +19,6 @@ struct Instruction {
   int inbound = -1;            ///< kForward, kInputGrad, kBackward, receives: what they wait for
   bool is_recomputed = false;  ///< kForward: a kRecompute comes before the backward
   bool is_last_step = false;   ///< kStep: all stages of the rank are ready for it
-  bool ends_group = false;     ///< kWeightGrad, kBackward: the last of those that are joined
   bool completes = false;      ///< kBackward: all weight gradients of the stage are there then
   bool is_last_tied = false;   ///< kReduceTied: all tied stages of the rank are ready for it
 };
@@ -44,10 +43,8 @@ struct Row {
   std::vector<int> slots;
 };
 
-/// `joined`: of how many micro-batches weight gradients are joined, of every stage (joining.h);
-/// empty: of none. REQUIRES: lowered and checked.
-Row CompileRow(const schedule::Program& program, int pipe_rank,
-               const std::vector<int>& joined = {});
+/// REQUIRES: lowered and checked.
+Row CompileRow(const schedule::Program& program, int pipe_rank);
 
 /// What is left of a row for a replica that has no data in this run: reductions and the step.
 Row WithoutMicroBatches(Row row);

@@ -40,7 +40,7 @@ const Row& RunTables::Evaluation(int micro_batches) {
 }
 
 Row RunTables::Compile(const schedule::Program& program) const {
-  return CompileRow(program, pipe_rank_, program.is_training ? plan_.joined() : std::vector<int>());
+  return CompileRow(program, pipe_rank_);
 }
 
 const Boundaries& RunTables::BoundariesOf(const TensorSpecs& input) {

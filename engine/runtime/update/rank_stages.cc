@@ -113,7 +113,6 @@ const Stage* RankStages::last() const {
 }
 
 void RankStages::OnPassed(Stage& stage, int layer) {
-  if (stage.has_joined()) return;
   stage.parameters().FinishGradients(layer);
   own_.front().reducer->StartFrom(layer);
 }

@@ -7,14 +7,12 @@
 #include "engine/base/size_class.h"
 #include "engine/plan/costs/outstanding_sends.h"
 #include "engine/plan/language_model.h"
-#include "engine/schedule/costs/join_groups.h"
 #include "engine/schedule/program/lifetimes.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {
 
-using schedule::Action;
 using schedule::Kind;
 using schedule::Passage;
 using schedule::Program;
@@ -24,13 +22,8 @@ using schedule::Step;
 class RowMemory {
  public:
   RowMemory(const Program& program, const std::vector<StageCost>& stages,
-            const std::vector<int>& slots, const std::vector<std::vector<bool>>& group_ends,
-            int rank)
-      : program_(program),
-        stages_(stages),
-        group_ends_(group_ends),
-        held_(stages.size()),
-        waiting_(stages.size()) {
+            const std::vector<int>& slots, int rank)
+      : program_(program), stages_(stages), held_(stages.size()) {
     for (const int s : schedule::StagesOfRank(program, rank)) {
       AddStage(s, std::min(slots[s], program.micro_batches));
     }
@@ -52,7 +45,6 @@ class RowMemory {
       if (!is_forward) Send(gradients_sent_, stage.input_bytes);
       if (is_forward && !stage.keeps_output) Send(outputs_sent_, stage.output_bytes);
     }
-    if (schedule::GivesWeightGrad(kind)) Join(step.part);
   }
 
   RowPeak peak() const { return {highest_activations_, highest_ - highest_activations_}; }
@@ -79,18 +71,6 @@ class RowMemory {
     return peak - stage.kept_bytes - (step.is_recomputed ? stage.recomputed_bytes : 0) - of_link;
   }
 
-  /// What joined layers keep until the last micro-batch of its group.
-  void Join(const Action& part) {
-    const auto s = static_cast<size_t>(part.stage);
-    if (group_ends_[s].empty()) return;
-    const int64_t count = ++waiting_[s];
-    kept_ += stages_[s].joined_bytes;
-    if (!group_ends_[s][part.micro_batch]) return;
-    if (count > 1) Reach(count * stages_[s].joined_scratch);
-    kept_ -= count * stages_[s].joined_bytes;
-    waiting_[s] = 0;
-  }
-
   void Send(int& sent, int64_t bytes) {
     if (sent == kOutstandingSends) return;  // the oldest goes
     ++sent;
@@ -106,9 +86,7 @@ class RowMemory {
 
   const Program& program_;
   const std::vector<StageCost>& stages_;
-  const std::vector<std::vector<bool>>& group_ends_;
   std::vector<schedule::Held> held_;
-  std::vector<int64_t> waiting_;  // micro-batches of the stage's group
   int64_t kept_ = 0, passing_ = 0, links_ = 0;
   int outputs_sent_ = 0, gradients_sent_ = 0;
   int64_t highest_ = -1, highest_activations_ = 0;
@@ -133,10 +111,9 @@ std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
 std::vector<RowPeak> PeaksOfRows(const Program& program, const std::vector<StageCost>& stages) {
   const schedule::RowWalk walk(program);
   const std::vector<int> slots = schedule::StageBuffers(program);
-  const std::vector<std::vector<bool>> joins_nothing(stages.size());
   std::vector<RowPeak> peaks;
   for (int rank = 0; rank < program.ranks(); ++rank) {
-    RowMemory row(program, stages, slots, joins_nothing, rank);
+    RowMemory row(program, stages, slots, rank);
     walk.Over(rank, [&](const Step& step) { row.Do(step); });
     peaks.push_back(row.peak());
   }
@@ -149,7 +126,6 @@ MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCost
       program_(std::move(program)),
       walk_(program_),
       slots_(schedule::StageBuffers(program_)),
-      group_ends_(schedule::GroupEnds(program_, plan.joined())),
       shared_(SharedBytes(job, plan)),
       owners_(job.zero == 1 ? plan.topology.Size(kDataAxis) : 1),
       moments_(costs.moments),
@@ -173,7 +149,7 @@ RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) co
     };
     memory.optimizer += moments_ * AllocatedBytes(share(own)) + share(stage.extra_state_bytes);
   }
-  RowMemory row(program_, stages, slots_, group_ends_, rank);
+  RowMemory row(program_, stages, slots_, rank);
   walk_.Over(rank, [&](const Step& step) { row.Do(step); });
   memory.activations = row.peak().activations;
   memory.buffers = row.peak().buffers;

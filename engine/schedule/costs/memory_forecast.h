@@ -35,7 +35,7 @@ struct RowPeak {
   int64_t buffers = 0;      ///< messages on their way, gradients of activations, scratch
 };
 
-/// Of every rank of a program whose stages cost this and join nothing.
+/// Of every rank of a program whose stages cost this.
 std::vector<RowPeak> PeaksOfRows(const schedule::Program& program,
                                  const std::vector<StageCost>& stages);
 
@@ -56,9 +56,8 @@ class MemoryForecast {
   const schedule::Program program_;
   const schedule::RowWalk walk_;
   const std::vector<int> slots_;
-  const std::vector<std::vector<bool>> group_ends_;  ///< of joined weight gradients
-  const std::vector<int64_t> shared_;                ///< by ties, of each stage
-  const double owners_;                              ///< of the optimizer's state
+  const std::vector<int64_t> shared_;  ///< by ties, of each stage
+  const double owners_;                ///< of the optimizer's state
   const int moments_;
   const std::vector<int64_t> texts_;  ///< of each rank
 };

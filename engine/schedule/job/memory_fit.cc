@@ -9,7 +9,6 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/plan/cut/cut.h"
-#include "engine/plan/joining.h"
 #include "engine/plan/plan_text.h"
 #include "engine/plan/recompute.h"
 #include "engine/schedule/auto/program_search.h"
@@ -164,8 +163,7 @@ void FitRecomputation(const Job& job, Script* script, Plan& plan) {
     return;
   }
   const Extent extent = {plan.pipe(), static_cast<int>(plan.batch.micro_batches)};
-  const auto [choice, schedule] =
-      BestChoice(job, Unjoined(plan), ProgramsToFit(job, plan, extent, script));
+  const auto [choice, schedule] = BestChoice(job, plan, ProgramsToFit(job, plan, extent, script));
   if (!choice.fits) RefuseMemory(job, plan, choice.least, schedule);
   plan = Recomputing(std::move(plan), choice);
   plan.notices.push_back(ChoiceText(plan, choice));
@@ -181,30 +179,6 @@ void CheckMemory(const Job& job, const Plan& plan, const Program& program) {
                           FormatBytes(static_cast<double>(plan.memory)),
                           "; partition = \"memory\", recompute, smaller micro-batches, ",
                           "schedule = \"auto\" or more ranks need less"));
-  }
-}
-
-void FitJoining(const Job& job, Script* script, Plan& plan) {
-  const std::vector<int> wanted = plan.joined();
-  for (bool is_new = job.join; is_new;) {
-    is_new = false;
-    const auto program =
-        TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
-    for (const RankMemory& rank : PredictMemory(job, plan, *plan.costs, program)) {
-      if (rank.total() <= plan.memory) continue;
-      for (const StagePlan& stage : plan.stages) {
-        if (stage.rank != rank.rank || stage.joined == 1) continue;
-        LimitJoining(*plan.costs, stage.stage, stage.joined / 2, plan);
-        is_new = true;
-      }
-    }
-  }
-  for (const StagePlan& stage : plan.stages) {
-    const int most = wanted[stage.stage];
-    if (stage.joined == most) continue;
-    plan.notices.push_back(Str(
-        "the memory limit lets stage ", stage.stage, " join the weight gradients of ",
-        stage.joined == 1 ? "no" : std::to_string(stage.joined), " micro-batches, not of ", most));
   }
 }
 

@@ -17,8 +17,6 @@ namespace strata {
 std::vector<StageSetting> PlanSettings(const Job& job, const Extent& extent, Script* script);
 /// recompute = "auto": says what is recomputed. Throws ConfigError where that is not enough.
 void FitRecomputation(const Job& job, Script* script, Plan& plan);
-/// Joins fewer micro-batches on ranks that would have more than the limit.
-void FitJoining(const Job& job, Script* script, Plan& plan);
 /// Throws ConfigError where a rank would have more than the limit.
 void CheckMemory(const Job& job, const Plan& plan, const schedule::Program& program);
 

@@ -12,7 +12,6 @@
 #include "engine/base/text.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/grid/stage_map.h"
-#include "engine/plan/joining.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/costs/memory_forecast.h"
 #include "engine/schedule/costs/step_costs.h"
@@ -230,14 +229,10 @@ class Chooser {
     return plan.memory > 0 || !has_seconds() ? 0 : kMemoryWeight;
   }
 
-  /// Of the largest rank, bytes. Where those are not known, activations. What is joined is fitted
-  /// into the memory later.
+  /// Of the largest rank, bytes. Where those are not known, activations.
   int64_t MemoryOf(const Plan& plan, const Program& program) const {
     if (!costs()) return std::ranges::max(schedule::Simulate(program).peak_activations);
-    if (!job_.join) return LargestTotal(PredictMemory(job_, plan, *costs(), program));
-    const Plan unjoined = Unjoined(plan);
-    return LargestTotal(PredictMemory(
-        job_, unjoined, *costs(), TrainingProgram(job_, unjoined, extent_.micro_batches, script_)));
+    return LargestTotal(PredictMemory(job_, plan, *costs(), program));
   }
 
   /// Of a step; where nothing is known, in passes of a stage.
@@ -424,7 +419,7 @@ class Chooser {
       text += Str("; cuts by time would not do: ",
                   by_time_.empty() ? "they need more memory" : by_time_);
     }
-    return text + JoiningText();
+    return text;
   }
 
   std::string ChosenText() const {
@@ -447,18 +442,6 @@ class Chooser {
     if (share <= 0) return "";
     return Str(": ", share, "% less than ", IsCutFreely(job_) ? "cuts by parameters with " : "",
                simplest.schedule.name);
-  }
-
-  std::string JoiningText() const {
-    if (job_.join) return "";
-    Job joining = job_;
-    joining.join = true;
-    joining.partition = {"cuts", best_->plan.bounds, {}};
-    const Plan& plan = best_->plan;
-    const long share = Saved(SecondsOf(joining, plan.schedule, plan.stage_ranks()), best_->seconds);
-    constexpr long kWorthSaying = 3;
-    if (share < kWorthSaying) return "";
-    return Str("; --join=true would take ", share, "% off that, with other bits");
   }
 
   const Job& job_;

@@ -62,7 +62,6 @@ Plan PlanJob(const Job& asked, PlanOptions options, Script* script) {
   CheckOwnR(job, plan, script);
   TakeOwnRuns(job, options, script, plan);
   if (plan.memory > 0) {
-    FitJoining(job, script, plan);
     CheckMemory(job, plan, TrainingProgram(job, plan, extent.micro_batches, script));
   }
   return plan;
@@ -79,7 +78,6 @@ Plan RecutPlan(const Job& job, const Plan& plan, const std::vector<int>& bounds,
   FitRecomputation(job, script, next);
   CheckOwnR(job, next, script);
   if (plan.memory == 0) return next;
-  FitJoining(job, script, next);
   CheckMemory(job, next,
               TrainingProgram(job, next, static_cast<int>(plan.batch.micro_batches), script));
   return next;

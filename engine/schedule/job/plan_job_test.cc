@@ -304,8 +304,6 @@ TEST(PlanJobAuto, PlacesOfLayersSayWhatTheirSecondsDependOn) {
   EXPECT_EQ(places([](Job& other) { other.schedule.name = "gpipe"; }), "0 of 2 x 1");
   EXPECT_EQ(places([](Job& other) { other.partition = {"cuts", {0, 6, 16}, {}}; }), "1 of 2 x 1");
   EXPECT_EQ(places([](Job& other) { other.parallel.data = 2; }), "0 of 2 x 2");
-  EXPECT_EQ(places([](Job& other) { other.join = true, other.schedule.name = "zb_h1"; }),
-            "0 of 2 x 1, joined 4");
   EXPECT_EQ(places([](Job& other) { other.recompute.method = RecomputeSpec::Method::kStages; }),
             "0 of 2 x 1, recomputed");
   EXPECT_EQ(TraitsOf(PlanJob(job, {}, nullptr)).transport, "gloo");
@@ -421,18 +419,6 @@ TEST(PlanJobAuto, TakesNoTenthMoreActivationsWhereNothingIsKnown) {
   simplest.schedule.name = "1f1b";
   EXPECT_LE(most(job, plan), 1.1 * most(simplest, PlanJob(simplest, {}, nullptr)));
   EXPECT_THAT(plan.notices, Contains(HasSubstr("by parameters")));
-}
-
-TEST(PlanJobAuto, SaysWhatJoiningWouldBring) {
-  Job job = AutoJob(2, 8);
-  job.batch = {0, 8, 4};
-  for (LayerSpec& layer : job.layers) {
-    if (layer.type == "Linear") layer = MakeLayer("Linear", {512, 512}, {}, {}, "net.lua:3");
-  }
-  job.input = TensorSpec{{512}};
-  EXPECT_THAT(PlanJob(job, {}, nullptr).notices, Contains(HasSubstr("--join=true would take")));
-  job.join = true;
-  EXPECT_THAT(PlanJob(job, {}, nullptr).notices, Not(Contains(HasSubstr("--join=true"))));
 }
 
 TEST(RecutPlan, IsThePlanThatTheseCutsHave) {

@@ -8,10 +8,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/plan/joining.h"
 #include "engine/plan/recompute.h"
 #include "engine/schedule/auto/program_search.h"
-#include "engine/schedule/costs/join_groups.h"
 #include "engine/schedule/costs/memory_forecast.h"
 #include "engine/schedule/costs/step_costs.h"
 #include "engine/schedule/generators/generators.h"
@@ -62,7 +60,7 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
     return options;
   }
   if (plan.costs->has_seconds()) {
-    options.costs = StepCosts(job, Unjoined(plan), *plan.costs, LinksOfStages(plan));
+    options.costs = StepCosts(job, plan, *plan.costs, LinksOfStages(plan));
     for (size_t s = 0; s < plan.stages.size(); ++s) {  // R, which comes later, goes with I or B
       options.costs.input_grad[s] += options.costs.recompute[s];
     }
@@ -70,9 +68,7 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
   options.byte_limit = plan.memory > 0 ? plan.memory : plan.program_memory;
   if (options.byte_limit == 0) return options;
   if (plan.memory == 0) options.memory_weight = kMemoryWeight;
-  // What is joined is fitted to the program.
-  options.bytes = [&job, plan = Unjoined(plan),
-                   again = RecomputedStages(plan)](const Program& program) {
+  options.bytes = [&job, plan, again = RecomputedStages(plan)](const Program& program) {
     return LargestTotal(
         PredictMemory(job, plan, *plan.costs, schedule::AddRecomputation(program, again)));
   };
@@ -91,7 +87,6 @@ Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches, Scr
                           plan.batch.micro_batches, ", on ", Join(plan.stage_ranks(), ", ")));
   }
   if (planned != micro_batches) program = Shortened(std::move(program), micro_batches);
-  program = schedule::SplitGroupEnds(std::move(program), plan.joined());
   return schedule::AddRecomputation(std::move(program), RecomputedStages(plan));
 }
 

@@ -12,10 +12,7 @@
 
 #include "engine/base/error.h"
 #include "engine/plan/grid/stage_map.h"
-#include "engine/plan/joining.h"
-#include "engine/plan/plan_costs.h"
 #include "engine/schedule/check/checker.h"
-#include "engine/schedule/costs/memory_forecast.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/lower/lowering.h"
 #include "engine/schedule/testing/generated.h"
@@ -84,54 +81,6 @@ TEST(PlanJob, TakesTheMapThatTheSearchChose) {
     EXPECT_EQ(program.stage_ranks, plan.stage_ranks());
     EXPECT_EQ(Check(program).Report(), "");
   }
-}
-
-/// Two stages of a Linear layer with 8 rows in each of 32 micro-batches.
-Job WideJob(const std::string& schedule) {
-  Job job = JobOf(schedule, 2, 1, 32);
-  job.layers.assign(2, MakeLayer("Linear", {256, 256}, {}, {}, "net.lua:3"));
-  job.input = TensorSpec{{256}, DType::kFloat32};
-  job.loss = MakeLayer("MSELoss", {}, {}, {}, "net.lua:4");
-  job.batch = {0, 32, 8};
-  job.optimizer.type = "adam";
-  job.join = true;
-  return job;
-}
-
-int64_t MemoryOf(const Job& job, const Plan& plan) {
-  const auto program = TrainingProgram(job, plan, 32, nullptr);
-  return LargestTotal(PredictMemory(job, plan, CostsOf(job, plan, nullptr), program));
-}
-
-TEST(PlanJob, JoinsFewerMicroBatchesWhereMemoryIsShort) {
-  for (const char* schedule : {"1f1b", "zb_h1", "auto"}) {
-    Job job = WideJob(schedule);
-    const Plan free = PlanJob(job, {}, nullptr);
-    EXPECT_THAT(free.joined(), ElementsAre(32, 32));
-    const int64_t most = MemoryOf(job, free);
-    const int64_t least = MemoryOf(job, Unjoined(free));
-    ASSERT_LT(least, most);
-    job.memory = (least + most) / 2;
-    const Plan some = PlanJob(job, {}, nullptr);
-    EXPECT_LE(MemoryOf(job, some), job.memory);
-    const int joined = std::ranges::min(some.joined());
-    EXPECT_TRUE(1 < joined && joined < 32) << joined;
-    EXPECT_THAT(some.notices, ::testing::Contains(HasSubstr("the memory limit lets stage ")));
-    job.memory = least;
-    const Plan none = PlanJob(job, {}, nullptr);
-    EXPECT_LE(MemoryOf(job, none), least);
-    if (job.schedule.name == "auto") continue;  // which does with less
-    job.memory = least - 1;
-    EXPECT_THAT(ConfigErrorOf([&] { PlanJob(job, {}, nullptr); }), HasSubstr("memory"));
-  }
-}
-
-TEST(TrainingProgram, ABackwardThatEndsAGroupIsInTwo) {
-  Job job = WideJob("1f1b");
-  const Plan plan = PlanJob(job, {}, nullptr);
-  const schedule::Program joined = TrainingProgram(job, plan, 4, nullptr);
-  EXPECT_EQ(schedule::ToCsv(joined),
-            "0F0,,0F1,0B0,0F2,0B1,0F3,0B2,0B3,\n,1F0,1B0,1F1,1B1,1F2,1B2,1F3,1I3,1W3,\n");
 }
 
 TEST(TrainingProgram, AShorterBatchRunsThePlansProgram) {

@@ -884,14 +884,6 @@ TEST(CheckTrainable, NamesWhatIsMissing) {
   EXPECT_THAT(error(BuildJob(raw, {})), HasSubstr("needs a loss to train"));
 }
 
-TEST(Join, IsOffUnlessAskedFor) {
-  EXPECT_FALSE(Build({}).join);
-  EXPECT_TRUE(Build({{"join", true}}).join);
-  EXPECT_TRUE(Build({}, Over({{"join", true}})).join);
-  EXPECT_EQ(Build({{"join", true}}).ToValue()["join"], Value(true));
-  EXPECT_THAT(BuildError({{"join", 2}}), HasSubstr("join"));
-}
-
 TEST(Save, NeedsAFolderAndKeepsTwo) {
   EXPECT_EQ(Build({}).save.dir, "");
   EXPECT_EQ(Build({{"save", "none"}}).save.dir, "");

@@ -219,7 +219,6 @@ struct Job {
   LayerSelector freeze;
   RecomputeSpec recompute;
   Precision precision;
-  bool join = false;   ///< weight gradients of neighbouring micro-batches may be one product
   int64_t memory = 0;  ///< the limit of a rank's tensors in bytes; 0 = no limit
   std::string costs;   ///< a file of measured costs (engine/plan/costs/profile.h); "" = none
   std::string links;   ///< a file of measured links (engine/plan/costs/link_table.h); "" = none

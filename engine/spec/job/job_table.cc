@@ -346,11 +346,6 @@ std::vector<JobKey> OptimizationKeys() {
       Bound(Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes")
                 .Optional(),
             &Job::memory, OnResume::kFree, ReadMemory),
-      Bound(Field::Bool("join",
-                        "multiplies the weight gradients of several micro-batches at once, where "
-                        "that is faster")
-                .Default(false),
-            &Job::join, OnResume::kFree),
   };
 }
 

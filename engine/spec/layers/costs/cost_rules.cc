@@ -125,7 +125,7 @@ Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, const Traced& x, doub
   shape.shape.back() = static_cast<int64_t>(out) * parts;
   const Traced y = tape.Fresh(std::move(shape), parts);
   MultiplyDeferred(tape, spec, x, y, 2 * rows * in * out, in * out);
-  if (!spec.frozen) tape.MultiplyRows(x, y, rows);
+  if (!spec.frozen) tape.MultiplyRows();
   return y;
 }
 

@@ -57,9 +57,8 @@ struct LayerCost {
   bool defers_input = false;
   int64_t deferred_bytes = 0;  ///< of other tensors, mostly the output's gradient
 
-  // Of its weight gradients that are products of rows (Linear, projections of attention):
-  int64_t product_rows = 0;   ///< the most that one of them has; 0 = there are none
-  int64_t product_bytes = 0;  ///< what they are made of: inputs and gradients of outputs
+  /// A weight gradient is a product of rows, as those of Linear and of attention's projections are.
+  bool multiplies_rows = false;
 
   // The highest further memory while a pass runs. Neither what is kept nor the output counts, nor
   // in the backward the gradients of input and output.

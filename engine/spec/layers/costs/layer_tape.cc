@@ -69,11 +69,8 @@ void LayerTape::Multiply(double flops, bool has_weight, bool is_frozen) {
   });
 }
 
-void LayerTape::MultiplyRows(const Traced& input, const Traced& output, double rows) {
-  AddWork([&](LayerCost& cost) {
-    cost.product_rows = std::max(cost.product_rows, static_cast<int64_t>(rows));
-  });
-  cost_.product_bytes += Allocated(input.bytes()) + Allocated(output.bytes());
+void LayerTape::MultiplyRows() {
+  AddWork([](LayerCost& cost) { cost.multiplies_rows = true; });
 }
 
 void LayerTape::Touch(double forward, double input_grad, double weight_grad) {

@@ -75,8 +75,8 @@ class LayerTape {
 
   /// Products: `flops` for the forward; the gradients of input and weight take as much each.
   void Multiply(double flops, bool has_weight, bool is_frozen);
-  /// The weight gradient is a product of so many rows of both.
-  void MultiplyRows(const Traced& input, const Traced& output, double rows);
+  /// The weight gradient is a product of rows.
+  void MultiplyRows();
   /// Memory that passes touch, in bytes.
   void Touch(double forward, double input_grad, double weight_grad = 0);
   /// Of the part so far: the gradients of the weights come with the input's, nothing waits for W.
