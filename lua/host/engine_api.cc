@@ -67,7 +67,7 @@ void* Open(const std::string& path) {
 /// Left alone, a thread of GNU OpenMP's that waits for the others polls for many milliseconds.
 /// Where other programs run, those it waits for cannot run meanwhile. 30,000 looks, a millisecond
 /// or so, cost small jobs on an idle machine nothing; 1,000 halve their pace, for each wait is a
-/// sleep (docs/commands.md has the figures). The library reads the variable when it is loaded.
+/// sleep (docs/benchmarks.md has the figures). The library reads the variable when it is loaded.
 void LimitPolling() {
   const bool is_chosen = std::getenv("OMP_WAIT_POLICY") || std::getenv(kPolls);
   if (!is_chosen) ::setenv(kPolls, "30000", 1);
