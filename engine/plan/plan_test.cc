@@ -11,7 +11,6 @@
 #include "engine/plan/recompute.h"
 #include "engine/spec/job/data/data_source.h"
 #include "engine/spec/layers/parts.h"
-#include "engine/spec/testing_job.h"
 #include "engine/spec/testing_script.h"
 
 namespace strata {
@@ -436,6 +435,15 @@ TEST(MakePlan, RefusesLabelsBeyondTheOutputsClasses) {
   EXPECT_EQ(ErrorOf(ignoring), "no error");
 }
 
+/// A loss that is a function of the script.
+LayerSpec LossFunction() {
+  LayerSpec loss;
+  loss.type = "function";
+  loss.scripted = true;
+  loss.where = "net.lua:7";
+  return loss;
+}
+
 /// A job whose data are files, which `facts` tells of.
 Job FilesJob(const DataFacts& facts, const char* loss, std::vector<std::string> metrics) {
   Job job = LinearJob(1, 1);
@@ -466,7 +474,7 @@ TEST(MakePlan, RefusesMetricsOfWhatIsRightWhereNothingTells) {
     // As many elements, at other places.
     Job turned = FilesJob({8, {{{3, 8}, DType::kFloat32}}, {{{8, 3}, DType::kFloat32}}, 0},
                           "MSELoss", {name});
-    turned.loss = FunctionLayer("net.lua:7");
+    turned.loss = LossFunction();
     turned.input.reset();
     EXPECT_THAT(ErrorOf(turned), HasSubstr("float32 (4, 3, 8), the target float32 (4, 8, 3)"));
   }
@@ -767,7 +775,7 @@ TEST(MakePlan, MetricsOfALossFunctionFindTheirClassesInTheSameWay) {
   const auto job = [](int64_t length, std::optional<int64_t> class_dim,
                       DType target = DType::kInt64) {
     Job job = TokensJob(length, 6, {}, target);
-    job.loss = FunctionLayer("net.lua:7");
+    job.loss = LossFunction();
     job.eval.metrics = {{"f1"}};
     job.eval.class_dim = class_dim;
     return job;
