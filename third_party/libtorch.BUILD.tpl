@@ -4,9 +4,8 @@
 # since the wheels' own $ORIGIN paths do not survive Bazel's symbolic links.
 package(default_visibility = ["//visibility:public"])
 
-# ATen, c10 and the C++ part of autograd. Without CUDA.
 cc_library(
-    name = "torch_cpu",
+    name = "torch_headers",
     hdrs = glob(
         ["torch/**"],
         exclude = [
@@ -19,12 +18,21 @@ cc_library(
         "torch",
         "torch/torch/csrc/api/include",
     ],
+)
+
+# ATen, c10 and the C++ part of autograd. Without CUDA.
+cc_library(
+    name = "torch_cpu",
     linkopts = [
         "-L'%{torch_lib}'",
         "-Wl,--enable-new-dtags",
         "-Wl,-rpath,'%{torch_lib}'",
         "-ltorch_cpu",
         "-lc10",
+    ],
+    deps = [
+        ":torch_headers",
+        "@strata//third_party/torch:precompiled",
     ],
 )
 

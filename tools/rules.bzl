@@ -4,23 +4,36 @@ They take the attributes of the rules that they wrap.
 """
 
 _COPTS = [
+    # Of targets that depend on LibTorch this finds the precompiled header, of others an empty file.
+    "-include",
+    "precompiled_torch.h",
+    "-idirafter",
+    "third_party/torch/without",
+    "-Winvalid-pch",
     "-Wall",
     "-Wextra",
     "-Werror",
     "-Wnon-virtual-dtor",
     "-Woverloaded-virtual",
-    "-Wno-restrict",  # GCC 12 sees overlaps in std::string that are not there (its bug 105651).
+    # GCC 12 sees overlaps and overflows in std::string and in LibTorch's reference counts that are not there (its bugs
+    # 105651 and 105329).
+    "-Wno-restrict",
+    "-Wno-array-bounds",
+    "-Wno-stringop-overflow",
 ]
+
+_PRECOMPILED = ["//third_party/torch:without"]
 
 # What each executable holds once, for itself and for the shared libraries that it loads.
 _EXECUTABLE_DEPS = ["//engine/base:log"]
 
-def strata_library(name, copts = [], linkstatic = True, **kwargs):
+def strata_library(name, copts = [], deps = [], linkstatic = True, **kwargs):
     """A library that is linked into what uses it; no shared object of its own."""
     native.cc_library(
         name = name,
         copts = _COPTS + copts,
         linkstatic = linkstatic,
+        deps = deps + _PRECOMPILED,
         **kwargs
     )
 
@@ -52,7 +65,7 @@ def strata_test(name, copts = [], deps = [], size = "small", linkstatic = True, 
         size = size,
         copts = _TEST_COPTS + copts,
         linkstatic = linkstatic,
-        deps = _with(deps, ["@gtest//:main", "//tests/deadline"] + _EXECUTABLE_DEPS),
+        deps = _with(deps, ["@gtest//:main", "//tests/deadline"] + _EXECUTABLE_DEPS + _PRECOMPILED),
         **kwargs
     )
 
@@ -74,7 +87,7 @@ def strata_binary(name, copts = [], deps = [], linkshared = False, linkstatic = 
         copts = _COPTS + copts,
         linkshared = linkshared,
         linkstatic = linkstatic,
-        deps = deps if linkshared else _with(deps, _EXECUTABLE_DEPS),
+        deps = _with(deps, _PRECOMPILED + ([] if linkshared else _EXECUTABLE_DEPS)),
         **kwargs
     )
 

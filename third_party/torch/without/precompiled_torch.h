@@ -1,0 +1,1 @@
+// Stands in for the precompiled header of the same name in targets that do not depend on LibTorch.
