@@ -125,15 +125,33 @@ class GpuCheckTest(unittest.TestCase):
             self.assertEqual(parts[name]["result"], "passed", parts[name])
 
     def test_what_hangs_is_ended_with_all_its_processes_and_the_whole_has_an_end(self):
-        code, parts, _ = self.check("--only=doctor,ties,one connection", "--seconds=15", breaks="hang verify gpt2")
-        self.assertEqual(code, 1)
+        code, parts, shown = self.check("--only=doctor,ties,one connection", "--seconds=15", breaks="hang verify gpt2")
+        self.assertEqual(code, 0)
         self.assertEqual(parts["doctor"]["result"], "passed")
+        for name in ("ties", "one connection"):
+            self.assertEqual(parts[name]["result"], "skipped")
+            self.assertIn("seconds are over", parts[name]["why"])
         self.assertIn("did not end in time", parts["ties"]["why"])
-        self.assertEqual(parts["one connection"]["result"], "skipped")
-        self.assertIn("seconds are over", parts["one connection"]["why"])
+        self.assertIn("1 passed, 0 failed, 2 skipped", shown.splitlines()[-1])
         child = int((self.folder / "child").read_text())
         stat = pathlib.Path(f"/proc/{child}/stat")
         self.assertTrue(not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z")
+
+    def test_a_part_fails_that_does_not_end_in_its_own_time(self):
+        (self.folder / "breaks").write_text("hang verify gpt2")
+        checker = module()
+        hangs = checker.verify("gpt2.lua")
+        with mock.patch.object(checker, "parts", lambda: [("ties", 1, hangs)]), \
+                tempfile.TemporaryDirectory() as folder:
+            machine = checker.Machine(self.folder, folder)
+            line = checker.check(machine, [], 540, self.folder / "report.json")["parts"][0]
+        self.assertEqual(line["result"], "failed")
+        self.assertIn("did not end in time", line["why"])
+
+    def test_a_part_that_fails_in_the_last_seconds_fails(self):
+        code, parts, _ = self.check("--only=ties", "--seconds=20", breaks="fail verify gpt2")
+        self.assertEqual(code, 1)
+        self.assertEqual(parts["ties"]["result"], "failed")
 
     def test_the_parts_fit_into_their_limits(self):
         limits = [limit for _, limit, _ in module().parts()]

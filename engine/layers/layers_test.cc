@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/layers/kernels/avx512.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/testing.h"
 
@@ -122,11 +123,14 @@ RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
   RC_ASSERT(LargestDifference(whole, Train(spec, input, 3, How::kAutograd)) <= 3e-5);
 }
 
+// Autograd adds a whole product to the gradients before. So does MKL with AVX-512; with AVX2 it
+// adds up many rows in parts.
 TEST(Linear, HasAutogradsBitsWithManyRows) {
   for (const int rows : {17, 32, 100}) {
     const auto input = [&](int i) { return Normal({rows, 64}, i); };
     const Result whole = Train(LinearSpec(64, 48), input, 4, How::kWhole);
-    EXPECT_EQ(Difference(whole, Train(LinearSpec(64, 48), input, 4, How::kAutograd)), 0) << rows;
+    const Result autograd = Train(LinearSpec(64, 48), input, 4, How::kAutograd);
+    EXPECT_LE(Difference(whole, autograd), HasAvx512() ? 0 : 3e-5) << rows;
   }
 }
 

@@ -83,13 +83,33 @@ Sums Confusion(const Classes& of) {
   return ToSums(at::bincount(of.labels * classes + of.scores.argmax(1), {}, classes * classes));
 }
 
-/// Of each column of the targets: their number, their sum, that of their squares, that of the
-/// errors' squares.
+/// Of each column of the targets: their number, the first of them, how far their mean is from it,
+/// the sum of their squared distances from the mean, and the sum of the errors' squares. Sums of
+/// the targets' own squares would lose what matters where targets are large beside their
+/// differences.
+constexpr size_t kMoments = 5;
+
 Sums Moments(const T& output, const T& target) {
   const T t = target.to(at::kDouble).reshape({target.size(0), -1});
   const T y = output.to(at::kDouble).reshape_as(t);
   const T count = at::full({t.size(1)}, static_cast<double>(t.size(0)), t.options());
-  return ToSums(at::stack({count, t.sum(0), t.square().sum(0), (t - y).square().sum(0)}));
+  const T first = t.select(0, 0), shifted = t - first, mean = shifted.mean(0);
+  return ToSums(
+      at::stack({count, first, mean, (shifted - mean).square().sum(0), (t - y).square().sum(0)}));
+}
+
+/// Makes of the Moments() of some samples those of these and further ones (Chan et al., 1979).
+void AddMoments(Sums& sums, const Sums& more) {
+  const size_t columns = sums.size() / kMoments;
+  for (size_t c = 0; c < columns; ++c) {
+    const auto at = [&](size_t row) { return row * columns + c; };
+    const double count = sums[at(0)], added = more[at(0)], all = count + added;
+    const double apart = more[at(1)] - sums[at(1)] + more[at(2)] - sums[at(2)];  // of the means
+    sums[at(0)] = all;
+    sums[at(2)] += apart * (added / all);
+    sums[at(3)] += more[at(3)] + apart * apart * (count * added / all);
+    sums[at(4)] += more[at(4)];
+  }
 }
 
 Sums Errors(const T& output, const T& target) {
@@ -141,16 +161,14 @@ double F1(const Sums& table) {
 /// The mean over the columns. One whose targets are all alike has nothing to explain: it counts 1
 /// where it is met, else 0, as scikit-learn has it.
 double R2(const Sums& sums) {
-  constexpr double kRounding = 1e-14;  // of the sum of squares
-  const size_t columns = sums.size() / 4;
+  const size_t columns = sums.size() / kMoments;
   double sum = 0;
   for (size_t c = 0; c < columns; ++c) {
-    const double count = sums[c], total = sums[columns + c], squares = sums[2 * columns + c];
-    const double spread = squares - total * total / count, errors = sums[3 * columns + c];
-    if (spread > kRounding * squares) {
-      sum += 1 - errors / spread;
-    } else {
+    const double spread = sums[3 * columns + c], errors = sums[4 * columns + c];
+    if (spread == 0) {
       sum += errors == 0 ? 1 : 0;
+    } else {
+      sum += 1 - errors / spread;
     }
   }
   return sum / static_cast<double>(columns);
@@ -169,6 +187,10 @@ Value Table(const Sums& table) {
   return rows;
 }
 
+void AddSums(Sums& sums, const Sums& more) {
+  std::ranges::transform(sums, more, sums.begin(), std::plus());
+}
+
 using Read = Sums (*)(const LayerSpec& loss, const T& output, const T& target);
 
 struct Metric {
@@ -176,6 +198,8 @@ struct Metric {
   bool counts;  ///< sums are whole numbers
   Read read;
   Value (*result)(const Sums&);
+  /// Adds those of further samples.
+  void (*add)(Sums& sums, const Sums& more) = AddSums;
 };
 
 constexpr Metric kMetrics[] = {
@@ -196,7 +220,7 @@ constexpr Metric kMetrics[] = {
        RequireSameShape("r2", y, t);
        return Moments(y, t);
      },
-     [](const Sums& sums) { return Value(R2(sums)); }},
+     [](const Sums& sums) { return Value(R2(sums)); }, AddMoments},
     {"mae", false,
      [](const LayerSpec&, const T& y, const T& t) {
        RequireSameShape("mae", y, t);
@@ -217,6 +241,7 @@ struct Metrics::Entry {
   bool counts = false;
   std::function<Sums(const Tensors& output, const Tensors& target)> read;  // null: exp(loss)
   std::function<Value(const Sums& sums, double loss)> result;
+  void (*add)(Sums& sums, const Sums& more) = AddSums;
 };
 
 Metrics::Metrics(const Job& job, const LayerSpec& loss, LayerScript& script) {
@@ -235,6 +260,7 @@ Metrics::Metrics(const Job& job, const LayerSpec& loss, LayerScript& script) {
       entry.result = [](const Sums&, double loss) { return std::exp(loss); };
     } else {
       entry.counts = known->counts;
+      entry.add = known->add;
       entry.read = [loss, read = known->read](const Tensors& output, const Tensors& target) {
         return read(loss, output.at(0), target.at(0));
       };
@@ -252,9 +278,8 @@ void Metrics::Read(int m, const Tensors& output, const Tensors& target) {
     if (!entry.read) continue;
     const Sums more = entry.read(output, target);
     const int64_t place = entry.counts ? kCounts : first_ + m;
-    Sums& sums = sums_[{static_cast<int64_t>(i), place}];
-    sums.resize(more.size());
-    std::ranges::transform(sums, more, sums.begin(), std::plus());
+    const auto [sums, is_first] = sums_.try_emplace({static_cast<int64_t>(i), place}, more);
+    if (!is_first) entry.add(sums->second, more);
   }
 }
 
@@ -276,9 +301,10 @@ Value Metrics::Take(double loss, bool speaks, Transport& transport) {
   }
   std::map<int64_t, Sums> totals;
   for (const auto& [key, values] : all) {
-    Sums& total = totals[key.first];
-    total.resize(values.as_list().size());
-    for (size_t i = 0; i < total.size(); ++i) total[i] += NumberOf(values.as_list()[i]);
+    Sums more;
+    for (const Value& number : values.as_list()) more.push_back(NumberOf(number));
+    const auto [total, is_first] = totals.try_emplace(key.first, more);
+    if (!is_first) entries_[static_cast<size_t>(key.first)].add(total->second, more);
   }
   Value result = Value::MakeMap();
   for (size_t i = 0; i < entries_.size(); ++i) {

@@ -1,7 +1,7 @@
 // Metrics: numbers about all outputs and targets of an evaluation (job.eval.metrics).
 //
 // Each micro-batch gives sums (right labels, squares of errors, a table of classes), which are
-// added over all micro-batches of all replicas in one order before anything is divided. So a
+// put together over all micro-batches of all replicas in one order before anything is divided. So a
 // metric is that of all samples at once, with the same bits for any plan.
 #pragma once
 

@@ -212,12 +212,30 @@ TEST(Metrics, OfNumbersAreThoseOfAllSamples) {
   EXPECT_EQ(Of(job, Numbers, Targets, 4, 1), Of(job, Numbers, Targets, 4, 3));
 }
 
+/// House prices, years or timestamps: the differences are small beside the numbers.
+TEST(Metrics, R2OfLargeTargetsIsThatOfTheirDifferences) {
+  const Job job = Asked("MSELoss", {"r2", "mae"});
+  const Make far = [](int from, int count) { return Tensors{Targets(from, count)[0].add(16e6)}; };
+  const Make near = [](int from, int count) { return Tensors{Numbers(from, count)[0].add(16e6)}; };
+  const at::Tensor y = near(0, kSamples)[0].sub(16e6), t = far(0, kSamples)[0].sub(16e6);
+  const at::Tensor spread = (t - t.mean(0)).square().sum(0), errors = (t - y).square().sum(0);
+  const double r2 = (1 - errors / spread).mean().item<double>();
+  EXPECT_GT(r2, 0.5);
+  for (const int rows : {1, 4, 5, kSamples}) {
+    EXPECT_NEAR(Of(job, near, far, rows, 1)["r2"].as_double(), r2, 1e-12) << rows;
+  }
+  EXPECT_EQ(Of(job, near, far, 4, 1), Of(job, near, far, 4, 2));
+  EXPECT_EQ(Of(job, near, far, 4, 1), Of(job, near, far, 4, 3));
+}
+
 TEST(Metrics, AColumnWhoseTargetsAreAllAlikeHasNothingToExplain) {
   const Job job = Asked("MSELoss", {"r2"});
   const Make alike = [](int, int count) { return Tensors{at::full({count, 1}, 0.1)}; };
   const Make off = [](int, int count) { return Tensors{at::full({count, 1}, 0.2)}; };
   EXPECT_EQ(Of(job, alike, alike, 5, 1)["r2"].as_double(), 1);
   EXPECT_EQ(Of(job, off, alike, 5, 1)["r2"].as_double(), 0);
+  const Make unknown = [](int, int count) { return Tensors{at::full({count, 1}, NAN)}; };
+  EXPECT_TRUE(std::isnan(Of(job, alike, unknown, 5, 1)["r2"].as_double()));
 }
 
 }  // namespace

@@ -164,6 +164,26 @@ TEST(DecodeImage, PngsOfAllKindsAreAsPillowConvertsThem) {
   EXPECT_THAT(PixelsOf({1, 8, kColour, "\xc8\x64\x32", "", true}), ElementsAre(200, 100, 50));
 }
 
+/// As torchvision's ImageFolder reads them: a camera's note that the picture is to be turned by 90
+/// degrees changes nothing.
+TEST(DecodeImage, OrientationInExifIsIgnored) {
+  const std::string turned("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 26);
+  const auto expect_same = [](const std::string& name, size_t at, const std::string& part) {
+    std::string content = Content(TestData(name));
+    const Image plain = DecodeImage(content, 3, 0, name);
+    const Image noted = DecodeImage(content.insert(at, part), 3, 0, name);
+    EXPECT_EQ(noted.width, plain.width);
+    EXPECT_EQ(noted.height, plain.height);
+    EXPECT_EQ(noted.pixels, plain.pixels);
+  };
+  const std::string header(
+      "\xff\xe1\0\x22"
+      "Exif\0\0",
+      10);  // its size: 34 bytes
+  expect_same("picture.jpg", 2, header + turned);
+  expect_same("picture.png", 33, PngPart("eXIf", turned));  // behind IHDR
+}
+
 /// Files that are cut off anywhere are errors with their name.
 TEST(DecodeImage, FilesThatAreCutOffAreNamed) {
   for (const char* name : {"picture.png", "picture.jpg", "grey.jpg", "palette.png"}) {

@@ -11,8 +11,8 @@ class Bytes : public Tokenizer {
  public:
   int64_t vocabulary() const override { return 256; }
   void Encode(std::string_view text, TokenList& tokens) const override {
-    tokens.reserve(tokens.size() + text.size());
-    for (const char c : text) tokens.push_back(static_cast<uint8_t>(c));
+    const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+    tokens.insert(tokens.end(), bytes, bytes + text.size());
   }
   std::string Decode(int32_t token) const override {
     return token >= 0 && token < 256 ? std::string(1, static_cast<char>(token)) : "";

@@ -285,6 +285,26 @@ TEST(Tokenizers, SeveralThreadsMayEncode) {
   EXPECT_EQ(got[0], got[2]);
 }
 
+/// A list to which a file's lines are added one by one is moved only when it has to double.
+TEST(Tokenizers, AddTokensWithoutCopyingThoseBefore) {
+  std::vector<std::unique_ptr<Tokenizer>> all;
+  all.push_back(MakeByteTokenizer());
+  for (const Value& entry : Golden()["tokenizers"].as_list()) {
+    all.push_back(ReadTokenizer(TestData(entry["file"].as_string())));
+  }
+  for (const auto& tokenizer : all) {
+    TokenList tokens;
+    int moves = 0;
+    for (int line = 0; line < 10000; ++line) {
+      const int32_t* const before = tokens.data();
+      tokenizer->Encode("a line", tokens);
+      if (tokens.data() != before) ++moves;
+    }
+    EXPECT_GE(tokens.size(), 10000u);
+    EXPECT_LT(moves, 30);
+  }
+}
+
 TEST(Tokenizers, BytesAreTokens) {
   const auto bytes = MakeByteTokenizer();
   EXPECT_THAT(Encoded(*bytes, "a\xff"), ElementsAre('a', 255));

@@ -1,9 +1,19 @@
 #include "engine/layers/kernels/avx512.h"
 
+#include <ATen/Version.h>
+
 #include <atomic>
+#include <string>
 
 namespace strata {
 namespace {
+
+/// What LibTorch's kernels use: "AVX512" where the processor has what x86-64-v4 names, "AVX2" with
+/// FMA, or less. $ATEN_CPU_CAPABILITY lowers it.
+const std::string& Capability() {
+  static const std::string capability = at::get_cpu_capability();
+  return capability;
+}
 
 std::atomic<int> hiding_avx512 = 0, hiding_avx2 = 0;
 
@@ -12,12 +22,13 @@ bool IsHidden(const std::atomic<int>& hiding) { return hiding.load(std::memory_o
 }  // namespace
 
 bool HasAvx512() {
-  static const bool has = __builtin_cpu_supports("avx512f");
+  static const bool has = __builtin_cpu_supports("x86-64-v4") && Capability() == "AVX512";
   return has && !IsHidden(hiding_avx512);
 }
 
 bool HasAvx2() {
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                          (Capability() == "AVX2" || Capability() == "AVX512");
   return has && !IsHidden(hiding_avx2);
 }
 

@@ -20,6 +20,7 @@
 #include <atomic>
 #include <utility>
 
+#include "engine/base/check.h"
 #include "engine/layers/kernels/avx512.h"
 
 namespace at::native {
@@ -90,20 +91,22 @@ void RegisterOnce() {
   static_cast<void>(library);
 }
 
-bool IsFasterHere() {
+bool IsIntel() {
   static const bool is_intel = __builtin_cpu_is("intel");
-  return !is_intel && HasAvx512();
+  return is_intel;
 }
 
 /// In memory row by row, or column by column. oneDNN copies other matrices.
 bool IsDense(const at::Tensor& t) { return t.is_contiguous() || t.t().is_contiguous(); }
 
-/// For a product that autograd need not record.
+/// For a product that autograd need not record. Without AVX-512 mkldnn_matmul() throws, whatever
+/// the type of its tensors.
 bool SuitsOneDnn(const at::Tensor& a, const at::Tensor& b) {
+  if (!HasAvx512()) return false;
   if (!IsFloatMatrix(a) || !IsFloatMatrix(b)) return false;
   if (!IsDense(a) || !IsDense(b)) return false;
   if (forcing_onednn.load(std::memory_order_relaxed) > 0) return true;
-  return IsFasterHere() && a.size(0) * b.numel() >= kFewest;
+  return !IsIntel() && a.size(0) * b.numel() >= kFewest;
 }
 
 }  // namespace
@@ -138,6 +141,7 @@ at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
   at::Tensor result = at::empty({x.size(0), weight.size(0)}, x.options());
   if (bias) result.copy_(bias->expand_as(result));
   if (skips) return result;
+  STRATA_CHECK(SuitsOneDnn(x, weight)) << x.sizes() << " " << weight.sizes();
   at::native::mkldnn_matmul(x, weight.t(), result, bias ? 1 : 0, 1);
   return result;
 }

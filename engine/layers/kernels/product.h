@@ -49,7 +49,8 @@ class Skipped {
   const bool before_;
 };
 
-/// For tests: while it lives, oneDNN multiplies on every processor, whatever the sizes.
+/// For tests: while it lives, oneDNN multiplies on Intel's processors, too, whatever the sizes. It
+/// needs AVX-512 all the same.
 class WithOneDnn {
  public:
   WithOneDnn();

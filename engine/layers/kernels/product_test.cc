@@ -29,7 +29,14 @@ class ProductTest : public ::testing::Test {
   const at::NoGradGuard no_grad_;
 };
 
-TEST_F(ProductTest, ByOneDnnEqualsProductsInDouble) {
+class OneDnnTest : public ProductTest {
+ protected:
+  void SetUp() override {
+    if (!HasAvx512()) GTEST_SKIP() << "no AVX-512 here, which LibTorch's oneDNN products need";
+  }
+};
+
+TEST_F(OneDnnTest, ByOneDnnEqualsProductsInDouble) {
   const products::WithOneDnn with_onednn;
   const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
   for (const auto& [m, k, n] :
@@ -55,7 +62,7 @@ TEST_F(ProductTest, ByOneDnnEqualsProductsInDouble) {
   }
 }
 
-TEST_F(ProductTest, OverwritingHasTheBitsOfAddingToZeros) {
+TEST_F(OneDnnTest, OverwritingHasTheBitsOfAddingToZeros) {
   const products::WithOneDnn with_onednn;
   const at::Tensor a = Normal({150, 70}, 1), b = Normal({70, 130}, 2);
   const at::Tensor zeros = at::zeros({150, 130}), unset = at::full({150, 130}, 7.0);
@@ -89,6 +96,18 @@ TEST_F(ProductTest, OneDnnNeedsAvx512AndEnoughToDo) {
   EXPECT_FALSE(products::UsesOneDnn(small, small));
   const WithoutAvx512 without;
   EXPECT_FALSE(products::UsesOneDnn(large, large));
+}
+
+// LibTorch's call throws there, also in float32.
+TEST_F(ProductTest, WithoutAvx512NoPathLeadsToOneDnn) {
+  const WithoutAvx512 without;
+  const products::WithOneDnn with_onednn;
+  const at::Tensor a = Normal({150, 70}, 1), b = Normal({70, 130}, 2), sum = at::zeros({150, 130});
+  EXPECT_FALSE(products::UsesOneDnn(a, b));
+  EXPECT_TRUE(SameBits(products::Product(a, b), a.mm(b)));
+  products::Add(sum, a, b, /*overwrites=*/true);
+  EXPECT_TRUE(SameBits(sum, a.mm(b)));
+  EXPECT_DEATH(products::TimesTransposed(a, b.t(), std::nullopt), "SuitsOneDnn");
 }
 
 using OfTwo = std::function<at::Tensor(const at::Tensor& a, const at::Tensor& b)>;

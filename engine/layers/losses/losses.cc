@@ -296,6 +296,15 @@ constexpr ElementRow kElementLosses[] = {
      }},
 };
 
+/// `what`: "a target"
+void RequireShapeOf(const at::Tensor& output, std::string_view loss, const char* what,
+                    const at::Tensor& other) {
+  if (other.sizes() == output.sizes()) return;
+  throw ConfigError(Str(loss, ": expected ", what, " in the output's shape ",
+                        FormatShape(output.sizes()), ", for nothing is broadcast; got ",
+                        ShapeOf(other)));
+}
+
 class ElementLoss : public TorchLoss {
  public:
   ElementLoss(const LayerSpec& spec, const std::shared_ptr<AxisComm>&)
@@ -315,11 +324,7 @@ class ElementLoss : public TorchLoss {
  protected:
   LossValue Of(const Tensors& outputs, const Tensors& targets) override {
     const at::Tensor &output = outputs.at(0), &target = targets.at(0);
-    if (output.sizes() != target.sizes()) {
-      throw ConfigError(Str(type(), ": expected a target in the output's shape ",
-                            FormatShape(output.sizes()), ", for nothing is broadcast; got ",
-                            ShapeOf(target)));
-    }
+    RequireShapeOf(output, type(), "a target", target);
     const bool by_sample = args_.args["reduction"].as_string() == "batchmean" && output.dim() > 0;
     return {row_->sum(output, target.to(output.scalar_type()), args_),
             static_cast<double>(by_sample ? output.size(0) : output.numel())};
@@ -340,6 +345,7 @@ class ElementLoss : public TorchLoss {
 /// Nix and Weigend, 1994. The gradient of a variance below eps is that of eps.
 LossValue GaussianNll(const Tensors& output, const Tensors& target, const Args& args) {
   const at::Tensor& mean = output.at(0);
+  RequireShapeOf(mean, "GaussianNLLLoss", "a target", target.at(0));
   at::Tensor variance = output.at(1);
   if (variance.lt(0).any().item<bool>())
     throw ConfigError("GaussianNLLLoss: a variance is below 0");
@@ -375,6 +381,9 @@ LossValue Ctc(const Tensors& output, const Tensors& target, const Args& args) {
 }
 
 LossValue TripletMargin(const Tensors& output, const Tensors&, const Args& args) {
+  for (const size_t other : {1, 2}) {
+    RequireShapeOf(output.at(0), "TripletMarginLoss", "positive and negative", output.at(other));
+  }
   const at::Tensor losses = at::triplet_margin_loss(
       output.at(0), output.at(1), output.at(2), Number(args, "margin"), Number(args, "p"),
       Number(args, "eps"), args["swap"].as_bool(), at::Reduction::None);
@@ -382,6 +391,7 @@ LossValue TripletMargin(const Tensors& output, const Tensors&, const Args& args)
 }
 
 LossValue CosineEmbedding(const Tensors& output, const Tensors& target, const Args& args) {
+  RequireShapeOf(output.at(0), "CosineEmbeddingLoss", "a second output", output.at(1));
   const at::Tensor losses = at::cosine_embedding_loss(output.at(0), output.at(1), target.at(0),
                                                       Number(args, "margin"), at::Reduction::None);
   return {losses.sum(), static_cast<double>(losses.numel())};

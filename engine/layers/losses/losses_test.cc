@@ -440,6 +440,20 @@ TEST(Losses, WrongTargetsAreTheUsersErrors) {
             "got Float (4,)");
 }
 
+TEST(Losses, OfSeveralTensorsBroadcastNothing) {
+  const at::Tensor column = Scores({4, 1}), list = Scores({4}), row = Scores({1, 4});
+  const at::Tensor ones = at::ones({4, 1});
+  EXPECT_EQ(ErrorOf("GaussianNLLLoss", {column, ones}, {list}),
+            "GaussianNLLLoss: expected a target in the output's shape (4, 1), for nothing is "
+            "broadcast; got Float (4,)");
+  EXPECT_EQ(ErrorOf("TripletMarginLoss", {column, column, row}, {}),
+            "TripletMarginLoss: expected positive and negative in the output's shape (4, 1), for "
+            "nothing is broadcast; got Float (1, 4)");
+  EXPECT_EQ(ErrorOf("CosineEmbeddingLoss", {column, row}, {at::ones({4})}),
+            "CosineEmbeddingLoss: expected a second output in the output's shape (4, 1), for "
+            "nothing is broadcast; got Float (1, 4)");
+}
+
 TEST(Losses, MissingTensorsAreTheUsersErrors) {
   const at::Tensor x = Scores({4, 5});
   EXPECT_EQ(ErrorOf("MSELoss", {x}, {}),

@@ -211,6 +211,22 @@ TEST(NonFinitePolicyTest, ALossOfFiniteValuesIsNamedWithItsLineAndMicroBatch) {
   }
 }
 
+// As where PyTorch's loop calls scheduler.step() after every scaler.step().
+TEST(NonFinitePolicyTest, TheLearningRateMovesOnInStepsThatFloat16LeavesOut) {
+  FakeScript script = Script(-1);
+  const auto engine = Start(
+      MakeJob(Layers(kForward), {{"optimizer", MapOf({{"1", "sgd"}, {"lr", 1.0}})},
+                                 {"lr_schedule", MapOf({{"1", "exponential"}, {"gamma", 0.5}})},
+                                 {"precision", MapOf({{"1", "fp16"}, {"initial_scale", 0x1p40}})}}),
+      script);
+  for (int step = 0; step < 3; ++step) {
+    const StepResult result = engine->TrainStep();
+    EXPECT_EQ(result.skipped, step + 1);
+    EXPECT_EQ(result.lr, std::pow(0.5, step));
+  }
+  engine->Close();
+}
+
 TEST(NonFinitePolicyTest, StatisticsAreThoseOfTheStepBefore) {
   FakeScript script = Script();
   std::vector<LayerSpec> layers = {Make("Unflatten", {1, Value::IntList({6, 1, 1})}),

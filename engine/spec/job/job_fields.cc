@@ -100,7 +100,11 @@ const FieldTable& StopFields() {
   static const FieldTable fields = {
       Field::String("monitor", "what gets no better: test.loss, or test.NAME of a metric")
           .Default("test.loss"),
-      Field::Int("patience", "evaluations in a row that may be no better").AtLeast(0).Default(5),
+      Field::Int(
+          "patience",
+          "it ends at the evaluation that is so many in a row without a better one; 0 is as 1")
+          .AtLeast(0)
+          .Default(5),
       Field::Number("min_delta", "a smaller change is none").AtLeast(0).Default(0.0),
       Field::Choice("mode", {"min", "max"}, "none = max for metrics of which more is better")
           .Optional(),

@@ -184,8 +184,8 @@ bool Monitors::owes(int64_t step, int64_t steps_per_epoch) const {
 }
 
 std::string Monitors::WhyStopped(int64_t step) const {
-  const bool has_stopped =
-      !stop_spec_.monitor.empty() && step == last_ && stop_.worse() > stop_spec_.patience;
+  const int64_t most = std::max<int64_t>(stop_spec_.patience, 1);
+  const bool has_stopped = !stop_spec_.monitor.empty() && step == last_ && stop_.worse() >= most;
   if (!has_stopped) return "";
   std::string best = stop_.value() ? Str(" than ", *stop_.value()) : "";
   if (stop_spec_.min_delta > 0) best += Str(", by more than ", stop_spec_.min_delta, ",");

@@ -40,12 +40,22 @@ Job Watched(Value::Map more = {}) {
 Value Loss(double loss) { return MapOf({{"test.loss", loss}, {"test.accuracy", 1 - loss}}); }
 
 TEST(Monitors, StopsOnceItGetsNoBetter) {
-  Monitors monitors(Watched({{"stop", MapOf({{"patience", 2}, {"min_delta", 0.01}})}}));
+  Monitors monitors(Watched({{"stop", MapOf({{"patience", 3}, {"min_delta", 0.01}})}}));
   int64_t step = 0;
   for (const double loss : {0.5, 0.4, 0.395, std::nan("")}) {
     EXPECT_EQ(monitors.Take(step += 10, Loss(loss)).why_stopped, "") << loss;
   }
   EXPECT_NE(monitors.Take(step += 10, Loss(0.6)).why_stopped, "");
+}
+
+TEST(Monitors, PatienceIsTheNumberOfBadEvaluationsAsOfEarlyStopping) {
+  for (const int patience : {0, 1, 2, 5}) {
+    Monitors monitors(Watched({{"stop", MapOf({{"patience", patience}})}}));
+    EXPECT_EQ(monitors.Take(10, Loss(0.5)).why_stopped, "");
+    int bad = 1;
+    while (monitors.Take(10 + 10 * bad, Loss(0.6)).why_stopped.empty() && bad < 10) ++bad;
+    EXPECT_EQ(bad, patience == 0 ? 1 : patience);
+  }
 }
 
 TEST(Monitors, MoreOfSomeMetricsIsBetter) {
@@ -57,7 +67,7 @@ TEST(Monitors, MoreOfSomeMetricsIsBetter) {
 
 TEST(Monitors, GoOnFromASave) {
   const Job job =
-      Watched({{"stop", MapOf({{"patience", 1}})},
+      Watched({{"stop", MapOf({{"patience", 2}})},
                {"lr_schedule", MapOf({{"1", "plateau"}, {"patience", 0}, {"factor", 0.5}})}});
   Monitors first(job);
   first.Take(10, Loss(0.5));
@@ -77,7 +87,7 @@ TEST(Monitors, TellWhyATrainingHasStopped) {
   const auto watched = [](int patience) {
     return Watched({{"stop", MapOf({{"patience", patience}})}});
   };
-  Monitors first(watched(1));
+  Monitors first(watched(2));
   for (const int step : {10, 20, 30}) {
     EXPECT_EQ(first.WhyStopped(step), "");
     first.Take(step, Loss(step == 10 ? 0.5 : 0.625));
@@ -85,7 +95,7 @@ TEST(Monitors, TellWhyATrainingHasStopped) {
   EXPECT_EQ(first.WhyStopped(30),
             "stopped after step 30: test.loss got no better than 0.5 in 2 evaluations (stop)");
   EXPECT_EQ(first.WhyStopped(35), "") << "its save is another's";
-  Monitors again(watched(1)), patient(watched(2)), unwatched(Watched());
+  Monitors again(watched(2)), patient(watched(3)), unwatched(Watched());
   for (Monitors* monitors : {&again, &patient, &unwatched}) monitors->set_state(first.state());
   EXPECT_EQ(again.WhyStopped(30), first.WhyStopped(30));
   EXPECT_EQ(patient.WhyStopped(30), "");
@@ -172,7 +182,7 @@ TEST(Monitors, ANumberDoesNotGoOnWithThatOfAnother) {
 TEST(Monitors, StatesOfOlderSavesDoNotNameTheirNumber) {
   const Value older = Value::FromJson(
       "{\"stop\":{\"worse\":1,\"best\":0.5},\"best\":{\"worse\":0,\"best\":0.5},\"step\":20}");
-  Monitors monitors(Watched({{"stop", MapOf({{"patience", 1}})},
+  Monitors monitors(Watched({{"stop", MapOf({{"patience", 2}})},
                              {"save", MapOf({{"dir", "runs/a"}, {"best", "test.loss"}})}}));
   EXPECT_TRUE(monitors.set_state(older).empty());
   const Monitors::Verdict verdict = monitors.Take(30, Loss(0.625));

@@ -1,7 +1,9 @@
 // Calling operators: which overload takes the arguments.
 #include "lua/tensors/operators/call.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/stack.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <array>
@@ -221,6 +223,39 @@ bool IsProduct(std::string_view name) {
   return std::ranges::binary_search(kProducts, name);
 }
 
+/// How many of an operator's first arguments it compares element by element; 0 for all but losses.
+size_t ComparedArguments(std::string_view name) {
+  constexpr auto kLosses =
+      std::to_array<std::pair<std::string_view, size_t>>({{"binary_cross_entropy", 2},
+                                                          {"binary_cross_entropy_with_logits", 2},
+                                                          {"cosine_embedding_loss", 2},
+                                                          {"hinge_embedding_loss", 2},
+                                                          {"huber_loss", 2},
+                                                          {"kl_div", 2},
+                                                          {"l1_loss", 2},
+                                                          {"margin_ranking_loss", 3},
+                                                          {"mse_loss", 2},
+                                                          {"poisson_nll_loss", 2},
+                                                          {"smooth_l1_loss", 2},
+                                                          {"soft_margin_loss", 2},
+                                                          {"triplet_margin_loss", 3}});
+  const auto found = std::ranges::find(kLosses, name, &decltype(kLosses)::value_type::first);
+  return found == kLosses.end() ? 0 : found->second;
+}
+
+void RefuseAllPairs(const Operator& op, const Choice& choice, std::string_view shown) {
+  const size_t count = ComparedArguments(op.name);
+  if (count == 0) return;
+  std::vector<NamedTensor> tensors;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string& name = choice.overload->schema().arguments()[i].name();
+    tensors.push_back({name == "self" ? "input" : name, choice.stack[i].toTensor()});
+  }
+  RefuseAllPairs(shown, tensors);
+}
+
+std::string ShapeText(at::IntArrayRef shape) { return Str("{", Join(shape, ", "), "}"); }
+
 /// Calls `visit` with each tensor, also those of lists, and puts what it gives in the tensor's
 /// place.
 template <typename Visit>
@@ -300,9 +335,31 @@ CallArguments ReadArguments(lua_State* L) {
   return arguments;
 }
 
+void RefuseAllPairs(std::string_view shown, std::span<const NamedTensor> tensors) {
+  std::vector<int64_t> shape;
+  int64_t largest = 0;
+  std::string given;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [name, tensor] = tensors[i];
+    try {
+      shape = at::infer_size(shape, tensor.sizes());
+    } catch (const c10::Error&) {
+      return;  // the operator refuses shapes that do not fit
+    }
+    largest = std::max(largest, tensor.numel());
+    given += Str(i == 0                    ? ""
+                 : i + 1 == tensors.size() ? " and "
+                                           : ", ",
+                 name, " ", ShapeText(tensor.sizes()));
+  }
+  if (c10::multiply_integers(shape) <= largest) return;
+  throw ConfigError(Str(shown, ": ", given, " would be compared as ", ShapeText(shape)));
+}
+
 int CallOperator(lua_State* L, const Operator& op, const CallArguments& arguments,
                  std::string_view shown) {
   Choice choice = Choose(L, op, arguments, shown);
+  RefuseAllPairs(op, choice, shown);
   SetFactoryDevice(choice);
   try {
     const OutsideScript outside(L);

@@ -1,10 +1,12 @@
 // Calling an operator with Lua's arguments. Internal to lua/tensors/.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 #include <c10/core/Device.h>
 
 #include <lua.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,10 +48,20 @@ class FactoryDevice {
   const c10::Device before_;
 };
 
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+/// Throws ConfigError where a loss, which takes these tensors element by element, would compare all
+/// pairs of their elements: a column against a row. Nobody means that, and PyTorch warns of it. A
+/// tensor that is repeated to the shape of another one is no such case.
+void RefuseAllPairs(std::string_view shown, std::span<const NamedTensor> tensors);
+
 /// Calls an operator, pushes its results and gives their number. Of the overloads that take these
 /// arguments it calls the one that leaves the fewest of its own to their defaults. `shown` is the
 /// operator's name as the script wrote it. Throws ConfigError with what ATen says, or where no
-/// overload fits: with the argument at fault of a single one, with the list of several.
+/// overload fits: with the argument at fault of a single one, with the list of several. Losses
+/// refuse as RefuseAllPairs() says.
 /// A product (matmul, conv2d, ...) of float32 and half precision is computed in the latter, which
 /// autocast would do and ATen refuses.
 int CallOperator(lua_State* L, const Operator& op, const CallArguments& arguments,

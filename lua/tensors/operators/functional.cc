@@ -15,6 +15,7 @@
 #include "lua/core/core.h"
 #include "lua/tensors/operators/call.h"
 #include "lua/tensors/operators/operators.h"
+#include "lua/tensors/tensors.h"
 #include "lua/values/show.h"
 
 namespace strata::lua {
@@ -122,6 +123,16 @@ int OneOf(lua_State* L) {
                         "\", got \"", word, "\"", DidYouMean(word, words)));
 }
 
+/// refuse_all_pairs(name, tensor, name, tensor, ...): RefuseAllPairs().
+int RefuseAllPairsForBody(lua_State* L) {
+  std::vector<NamedTensor> tensors;
+  for (int i = 1; i < lua_gettop(L); i += 2) {
+    tensors.push_back({std::string(TextAt(L, i)), TensorArgument(L, i + 1, "a tensor")});
+  }
+  RefuseAllPairs(running, tensors);
+  return 0;
+}
+
 int NoGradForBody(lua_State* L) {
   const at::NoGradGuard guard;
   CallNested(L, 0, 0);
@@ -135,8 +146,10 @@ void PushBodyGlobals(lua_State* L) {
     lua_getglobal(L, name);
     lua_setfield(L, -2, name);
   }
-  const NamedFunction functions[] = {
-      {"fail", Bound<Fail>}, {"one_of", Bound<OneOf>}, {"no_grad", Bound<NoGradForBody>}};
+  const NamedFunction functions[] = {{"fail", Bound<Fail>},
+                                     {"one_of", Bound<OneOf>},
+                                     {"no_grad", Bound<NoGradForBody>},
+                                     {"refuse_all_pairs", Bound<RefuseAllPairsForBody>}};
   SetFunctions(L, functions);
   lua_newtable(L);
   lua_newtable(L);

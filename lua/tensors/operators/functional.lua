@@ -3,7 +3,9 @@
 -- filled in; one number for all of a list of fixed length has become that list.
 --
 -- It sees: aten.NAME, any operator; fail(...), an error at the script's line; one_of(argument, word,
--- {words}), the word's place in the list from 0; no_grad(f); and what it takes from base Lua.
+-- {words}), the word's place in the list from 0; no_grad(f); refuse_all_pairs(name, tensor, name,
+-- tensor, ...), which fails where a loss would compare a column against a row (the operators of
+-- losses do so by themselves); and what it takes from base Lua.
 local F = {}
 
 local function floor(x) return x - x % 1 end
@@ -262,13 +264,9 @@ function F.binary_cross_entropy_with_logits(input, target, weight, size_average,
   return aten.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
 end
 
--- A column against a row would be all pairs, which nobody means; PyTorch warns of it.
 local function broadcast(input, target)
-  local x, y = unpack(aten.broadcast_tensors{input, target})
-  if x:numel() > input:numel() and x:numel() > target:numel() then
-    fail("input ", input.shape, " and target ", target.shape, " would be compared as ", x.shape)
-  end
-  return x, y
+  refuse_all_pairs("input", input, "target", target)
+  return unpack(aten.broadcast_tensors{input, target})
 end
 
 function F.mse_loss(input, target, size_average, reduce, reduction, weight)
@@ -326,6 +324,7 @@ function F.gaussian_nll_loss(input, target, var, full, eps, reduction)
   if var:lt(0):any():item() then fail("var has negative entries") end
   if var:dim() == input:dim() - 1 then var = var:unsqueeze(-1) end
   if not fits_variance(input, var) then fail("var must have the size of input, or 1 in one dim") end
+  refuse_all_pairs("input", input, "target", target)
   reduction = reduction_word(nil, nil, reduction)
   var = var:clone()
   no_grad(function() var:clamp_(eps) end)
@@ -335,6 +334,7 @@ function F.gaussian_nll_loss(input, target, var, full, eps, reduction)
 end
 
 function F.multilabel_soft_margin_loss(input, target, weight, size_average, reduce, reduction)
+  refuse_all_pairs("input", input, "target", target)
   reduction = reduction_word(size_average, reduce, reduction)
   local y = -(target * input:log_sigmoid() + (1 - target) * (-input):log_sigmoid())
   if weight then y = y * weight end
@@ -361,6 +361,7 @@ function F.triplet_margin_with_distance_loss(anchor, positive, negative, distanc
   if anchor:dim() ~= positive:dim() or anchor:dim() ~= negative:dim() then
     fail("anchor, positive and negative must have as many dims as each other")
   end
+  if not distance then refuse_all_pairs("anchor", anchor, "positive", positive, "negative", negative) end
   distance = distance or aten.pairwise_distance
   local to_negative = distance(anchor, negative)
   if swap then to_negative = to_negative:minimum(distance(positive, negative)) end

@@ -259,6 +259,59 @@ TEST_F(FunctionalTest, ErrorsNameTheFunctionAndItsSignature) {
   EXPECT_EQ(Shown(Str("(", padded, ").shape")), "{}");
 }
 
+// Of {4, 1} and {4} PyTorch would make {4, 4}, with a warning.
+TEST_F(FunctionalTest, NoLossComparesAColumnWithARow) {
+  Shown(
+      "column = F.full({4, 1}, 0.5) list = F.full({4}, 0.5) row = F.full({1, 4}, 0.5)\n"
+      "wide = F.full({4, 4}, 0.5) labels = F.tensor{0, 1, 0, 1}");
+  const char* of_two[] = {"hinge_embedding_loss",
+                          "huber_loss",
+                          "kl_div",
+                          "l1_loss",
+                          "mse_loss",
+                          "multilabel_soft_margin_loss",
+                          "poisson_nll_loss",
+                          "smooth_l1_loss",
+                          "soft_margin_loss"};
+  const std::string refused = ": input {4, 1} and target {4} would be compared as {4, 4}";
+  for (const std::string loss : of_two) {
+    const std::string name = Str("F.", loss);
+    EXPECT_THAT(ErrorOf(Str(name, "(column, list)")), HasSubstr(loss + refused));
+    EXPECT_THAT(ErrorOf(Str(name, "(row, column)")), HasSubstr("would be compared as {4, 4}"));
+    for (const char* fits : {"(column, column)", "(wide, row)"}) {
+      EXPECT_EQ(Shown(Str(name, fits, ".shape")), "{}") << name << fits;
+    }
+    if (loss == "multilabel_soft_margin_loss") continue;  // LibTorch has no operator of that name
+    const char* more = loss == "poisson_nll_loss" ? ", true, false, 1e-8, 1" : "";
+    EXPECT_THAT(ErrorOf(Str("column:", loss, "(list", more, ")")), HasSubstr(loss + refused));
+  }
+  for (const char* loss : {"l1_loss", "mse_loss", "huber_loss"}) {
+    EXPECT_THAT(ErrorOf(Str("F.", loss, "(column, list, {weight=column})")), HasSubstr(refused));
+  }
+  for (const char* loss : {"binary_cross_entropy", "binary_cross_entropy_with_logits"}) {
+    EXPECT_THAT(ErrorOf(Str("F.", loss, "(column, list)")), HasSubstr("must have the same size"));
+    EXPECT_THAT(ErrorOf(Str("column:", loss, "(list)")), HasSubstr(refused));
+  }
+  const std::vector<Example> others = {
+      {"F.gaussian_nll_loss(column, list, column)", "gaussian_nll_loss" + refused},
+      {"F.margin_ranking_loss(column, column, row)",
+       "input1 {4, 1}, input2 {4, 1} and target {1, 4} would be compared as {4, 4}"},
+      {"column:margin_ranking_loss(column, list)", "and target {4} would be compared as {4, 4}"},
+      {"F.cosine_embedding_loss(column, row, labels)", "would be compared as {4, 4}"},
+      {"F.triplet_margin_loss(column, row, column)",
+       "anchor {4, 1}, positive {1, 4} and negative {4, 1} would be compared as {4, 4}"},
+      {"F.triplet_margin_with_distance_loss(column, row, column)", "would be compared as {4, 4}"},
+      {"F.cross_entropy(column, list)", "cross_entropy: "},
+      {"F.nll_loss(column, list)", "nll_loss: "},
+      {"F.multi_margin_loss(column, list)", "multi_margin_loss: "},
+      {"F.multilabel_margin_loss(column, labels)", "multilabel_margin_loss: "},
+  };
+  for (const Example& example : others) {
+    EXPECT_THAT(ErrorOf(example.text), HasSubstr(example.shown)) << example.text;
+  }
+  EXPECT_EQ(Shown("F.cosine_embedding_loss(wide, wide, labels).shape"), "{}");
+}
+
 TEST_F(FunctionalTest, AttentionChecksItsShapes) {
   Shown(
       "x = F.ones{3, 2, 4} w = F.ones{12, 4} o = F.ones{4, 4}\n"

@@ -53,7 +53,11 @@ FieldTable PlateauFields() {
       Field::Choice("mode", {"min", "max"}, "none = max for metrics of which more is better")
           .Optional(),
       Field::Number("factor", "of each drop").AtLeast(0).Below(1).Default(0.1),
-      Field::Int("patience", "evaluations without a better one before it").AtLeast(0).Default(10),
+      Field::Int("patience",
+                 "evaluations in a row without a better one that change nothing; the next one "
+                 "lowers the learning rate")
+          .AtLeast(0)
+          .Default(10),
       Field::Number("threshold", "what counts as better").AtLeast(0).Default(1e-4),
       Field::Choice("threshold_mode", {"rel", "abs"},
                     "threshold is a share of the best, or a "
