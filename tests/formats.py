@@ -36,8 +36,13 @@ def saves(strata):
         require("the job has changed" not in shown, "the job that was saved", shown)
         require("accuracy" in strata.run("eval", "net.lua", "--weights=" + entry), "an evaluation", "")
     strata.run("train", "net.lua", "--save.dir=runs", "--steps=1")
-    manifest = strata.json("runs/step-00000001/manifest.json")
-    require(manifest["manifest"]["format"] in versions, "files of this version", versions)
+    strata.run("train", "net.lua", "--save.dir=frozen", "--steps=1", "--freeze=1")
+    strata.run("train", "net.lua", "--save.dir=thawed", "--steps=2", "--resume=frozen")
+    for save, began in (("runs/step-00000001", None), ("thawed/step-00000002", {"1.weight": 1, "1.bias": 1}),
+                        (versions[2] + "/step-00000004", {"1.weight": 2, "1.bias": 2})):
+        manifest = strata.json(save + "/manifest.json")["manifest"]
+        require(manifest["format"] in versions, "files of this version", versions)
+        require(manifest["training"].get("began") == began, "when parameters began to learn", manifest["training"])
 
 
 def plans(strata):

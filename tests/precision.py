@@ -11,6 +11,7 @@ deepspeed: DeepSpeed's keys mean the same.
 """
 
 import json
+import os
 import re
 
 import program
@@ -174,7 +175,8 @@ def own_types(strata):
 
 
 def saves(strata):
-    """Masters are saved, so that another precision goes on from them; without masters there is bf16 alone."""
+    """Masters are saved, so that another precision goes on from them; without masters there is bf16 alone, which
+    float32 goes on from without a change."""
     save = ("--save.dir=" + strata.path("saves"), "--save.every=4")
     strata.run("train", "digits.lua", *SHORT[1:], *save, "--precision=bf16", "--steps=4")
     shown = strata.run("inspect", strata.path("saves"))
@@ -192,6 +194,20 @@ def saves(strata):
                "--save.dir=" + strata.path("small"))
     shown = strata.run("inspect", strata.path("small"))
     require("bfloat16" in shown and "float32" not in shown, "parameters and moments in bf16", shown)
+    half = ("--precision=bf16", "--precision.params=bf16", "--optimizer.eps=1e-4")
+    whole = ("--precision=float32", "--optimizer.eps=1e-4")
+    for source, flags, told in (("saves/step-00000004", half, "become bfloat16, from float32: the values are rounded"),
+                                ("small", whole, "become float32, from bfloat16: no value changes"),
+                                ("small", ("--precision=fp16", *whole[1:]), "no value changes")):
+        found = []
+        for plan in (("--pipe=1",), ("--pipe=3", "--schedule=gpipe")):
+            log = strata.path("on.jsonl")
+            shown = strata.run("train", "digits.lua", *SHORT[1:], *plan, *flags, "--resume=" + strata.path(source),
+                               "--steps=8", "--log=" + log)
+            require(told in shown, "what is converted", shown)
+            found.append([(step["loss"], step["grad_norm"]) for step in program.steps(log)])
+            os.remove(log)
+        require(found[0] == found[1] and found[0], "the same bits on both plans", found)
 
 
 def scale(strata):

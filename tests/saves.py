@@ -127,6 +127,32 @@ def grids(strata):
     with_python(strata.path("all.safetensors"), merged)
 
 
+def unfreezing(strata):
+    """Layers that learn one after the other: the same bits on one stage and on several, also in a second step of it."""
+    write_job(strata)
+    train(strata, "--freeze=2,5", "--steps=4", "--save.dir=frozen", "--pipe=1")
+    found = []
+    for i, plan in enumerate((("--pipe=1",), ("--pipe=2",), ("--pipe=4", "--transport=threads"))):
+        folder = "runs%d" % i
+        shown = train(strata, "--freeze=2", "--resume=frozen", "--save.dir=" + folder, "--steps=6", *plan)
+        require("these parameters were frozen in the save and learn from now on; their moments begin at zero and "
+                "their steps count from 1: 5.weight, 5.bias" in shown, "what begins", shown)
+        shown = train(strata, "--resume", "--save.dir=" + folder, "--steps=8", "--freeze=none", *plan)
+        require("steps count from 1: 2.weight, 2.bias\n" in shown, "what begins now", shown)
+        began = strata.json(folder + "/step-00000008/manifest.json")["manifest"]["training"]["began"]
+        require(began == {"5.weight": 4, "5.bias": 4, "2.weight": 6, "2.bias": 6}, "steps of their own", began)
+        found.append(losses(strata, "--resume=%s/step-00000008" % folder, "--steps=10", *plan))
+    require(found[0] == found[1] == found[2] and len(found[0]) == 2, "the same bits", found)
+    shown = train(strata, "--freeze=2,7", "--resume=runs0", "--steps=9")
+    require("are frozen from now on; their moments are dropped: 2.weight, 2.bias, 7.weight, 7.bias" in shown,
+            "what is dropped", shown)
+    for flags, told in ((["--optimizer.amsgrad=true"], "the optimizer's options are others than in the save"),
+                        (["--ema=0.9"], "ema is another than in the save"), (["--seed=5"], "go on with --seed=1234"),
+                        (["--micro_batches=3"], "its position in the data would be another")):
+        refused = train(strata, "--resume=frozen", "--freeze=2,5", *flags, code=2)
+        require(told in refused and "rank" not in refused, "refused before ranks start", refused)
+
+
 def inspect(strata):
     train(strata, "--save.dir=runs", "--steps=2")
     shown = strata.run("inspect", "runs")

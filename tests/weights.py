@@ -455,6 +455,34 @@ def samples(strata):
     require("eval.samples: prompt 1 has 70 bytes" in refused, "what is too long", refused)
 
 
+def of_what_runs(strata):
+    """What only a training needs refuses no command that does not train."""
+    strata.write("job.lua", """
+        local strata = require "strata"
+        local nn = strata.nn
+        local function some(i) return strata.F.tensor({i % 5, 1, i % 2}, {dtype = "float32"}), strata.F.tensor(i % 2) end
+        local data = strata.dataset{16, get = some}
+        return strata.job{layers = {nn.Linear{3, 8}, nn.BatchNorm1d{8}, nn.Linear{8, 2}}, loss = nn.CrossEntropyLoss{},
+          input = {shape = {3}}, device = "cpu", steps = 2, data = {train = data, test = data},
+          optimizer = {"adafactor", lr = 1e-2}, batch = {micro_batches = 2, micro_batch_size = 8}}""")
+    strata.run("train", "job.lua", "--save.dir=runs", "--pipe=2")
+    last_of_one = ["--micro_batch_size=5", "--micro_batches=2"]
+    refused = strata.run("train", "job.lua", *last_of_one, code=2)
+    require("leave a last one of 1 row" in refused, "a batch norm that trains", refused)
+    for weights in ("--weights=runs", "--resume=runs"):
+        def result(*flags):
+            return re.search("^test loss .*$", strata.run("eval", "job.lua", weights, *flags), re.M).group()
+
+        expected = result()
+        for flags in (last_of_one, ["--data.train=none"], ["--memory=1KB"], ["--recompute=auto", "--memory=1KB"],
+                      ["--data=2", "--zero=1"], ["--schedule=inference"], ["--optimizer=sgd", "--seed=4"],
+                      ["--optimizer.beta2_decay=-0.5", "--freeze=type:."]):
+            shown = result(*flags)
+            require(shown == expected, "the same result with %s" % flags, shown)
+            strata.run("predict", "job.lua", weights, *flags, "--output=out.csv")
+            os.remove(strata.path("out.csv"))
+
+
 def killed(strata):
     """kill -9 at random moments of import, export and predict: the whole, nothing, or what goes on."""
     chance = random.Random(5)

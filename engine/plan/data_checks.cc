@@ -21,7 +21,7 @@ namespace {
 using Shapes = MicroBatchShapes;
 
 /// The first micro-batch of the training's data function. Later ones may have other shapes, and
-/// this one too where the job tells its input's.
+/// this one too where the job tells its input's, or does not train.
 FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
   const FunctionRef& function = job.train_data.function;
   FirstBatch first = script.InferData(function, job.seed);
@@ -30,7 +30,7 @@ FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
     throw ConfigError(Str(Place(function.where), "the data function's input must be a tensor with ",
                           "a batch dim, or several, got ", ToString(input)));
   }
-  if (job.input || input[0].shape[0] == rows) return first;
+  if (job.input || !job.trains || input[0].shape[0] == rows) return first;
   throw ConfigError(Str(Place(function.where), "the data function gives micro-batch 0 with ",
                         Plural(input[0].shape[0], "row"), ", the job has micro-batches of ",
                         Plural(rows, "row")));
@@ -40,8 +40,8 @@ FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
 TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<FirstBatch>& first) {
   if (job.input) return WithRows({*job.input}, rows);
   if (first) return first->input;
-  if (!HasEnd(job.train_data)) return {};
-  return WithRows(FactsOf(job.train_data).inputs, rows);
+  const DataSpec& data = HasEnd(job.train_data) || job.trains ? job.train_data : job.test_data;
+  return HasEnd(data) ? WithRows(FactsOf(data).inputs, rows) : TensorSpecs{};
 }
 
 /// What the layers make of a micro-batch. The numbers of a script are easily whole.
@@ -292,7 +292,7 @@ void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts,
   if (last == passed) return;
   try {
     const std::vector<TensorSpecs> outputs = InferLayers(job.layers, last, script);
-    if (&data == &job.train_data) {
+    if (&data == &job.train_data) {  // which only a job that trains comes here with
       CheckBatchNorms(job, last, outputs, "data:take(n) leaves out the last samples");
     }
     passed = std::move(last);
@@ -361,20 +361,24 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
   if (job.trains && !loss.type.empty()) {
     CheckBatchNorms(job, shapes.input, shapes.outputs, "make batch.micro_batch_size larger");
   }
-  if (shapes.first) CheckFirst(job, loss, job.train_data.function, *shapes.first, shapes, script);
+  if (shapes.first && job.trains) {
+    CheckFirst(job, loss, job.train_data.function, *shapes.first, shapes, script);
+  }
   if (job.test_data.kind == "function" && script != nullptr) {
     const FunctionRef& function = job.test_data.function;
     CheckFirst(job, loss, function, script->InferData(function, job.seed), shapes, script);
   }
   TensorSpecs passed;
   for (const DataSpec* data : {&job.train_data, &job.test_data}) {
-    if (!HasEnd(*data)) continue;
+    const bool is_test = data == &job.test_data;
+    if (!HasEnd(*data) || (!is_test && !job.trains)) continue;
     CheckTokens(job, *data);
     CheckMask(job, *data);
     const DataFacts facts = FactsOf(*data);
     const int64_t rows = plan.batch.micro_batch_size;
     const TensorSpecs output = OutputOfData(job, *data, facts, rows, shapes, script);
-    CheckLastRows(job, *data, facts, rows, script, passed);
+    const bool has_own_rows = is_test && job.eval.batch > 0;
+    CheckLastRows(job, *data, facts, has_own_rows ? job.eval.batch : rows, script, passed);
     if (job.loss.type.empty() || FindOption(data->options, "targets") == Value(false)) continue;
     const TensorSpecs target = WithRows(facts.targets, rows);
     CheckTargetOfData(job, loss, *data, output, target, script);

@@ -19,6 +19,7 @@
 #include "engine/plan/recompute.h"
 #include "engine/spec/job/data/data_source.h"
 #include "engine/spec/job/ties.h"
+#include "engine/spec/job/training/parameter_groups.h"
 #include "engine/spec/layers/connections.h"
 #include "engine/spec/layers/inputs.h"
 #include "engine/spec/layers/layers.h"
@@ -386,7 +387,8 @@ std::vector<int> Each(const std::vector<Place>& places, int Place::*member) {
 }  // namespace
 
 void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again) {
-  const bool has_replicas = plan.topology.Size(kDataAxis) > 1;
+  // Replicas that do not train have the same table: each shortens what it uses.
+  const bool has_replicas = job.trains && plan.topology.Size(kDataAxis) > 1;
   for (size_t i = 0; i < job.layers.size(); ++i) {
     const LayerSpec& layer = job.layers[i];
     if (!HasMaxNorm(layer)) continue;
@@ -433,6 +435,7 @@ LayerSpec PlannedLoss(const Job& job, const Plan& plan) {
 
 Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : script_(script) {
   if (job.layers.empty()) throw ConfigError("layers: expected at least one layer, got none");
+  if (job.trains) CheckWholeParameters(job);
   const Parallel degrees = ResolveDegrees(job.parallel, options.world_size);
 
   Plan& plan = uncut_;

@@ -674,7 +674,20 @@ TEST(MakePlan, RefusesALastMicroBatchThatLayersCannotTake) {
                         "value per channel in training; data:take(n) leaves out"));
   EXPECT_EQ(error_of("train", 10), "no error");
   EXPECT_EQ(error_of("test", 9), "no error") << "it counts in evaluations";
+  job.trains = false;
+  EXPECT_EQ(error_of("train", 9), "no error") << "nothing trains";
+  job.trains = true;
   job.layers = {Make("Unflatten", {0, Value::IntList({2, -1})}), Make("Flatten", {0, 1})};
+  EXPECT_NE(error_of("test", 11), "no error");
+  job.eval.batch = 5;
+  EXPECT_NE(error_of("test", 8), "no error") << "evaluations have micro-batches of their own";
+  job.eval.batch = 9;
+  EXPECT_EQ(error_of("test", 11), "no error");
+  job.eval.batch = 0;
+  job.trains = false;
+  EXPECT_NE(error_of("test", 11), "no error");
+  EXPECT_EQ(error_of("train", 11), "no error") << "data.train is not read";
+  job.trains = true;
   EXPECT_NE(error_of("test", 11), "no error");
   job.test_data.options.Set("collate", "pad");
   EXPECT_EQ(ErrorOf(job), "no error") << "no length of its samples is known";
@@ -693,6 +706,37 @@ TEST(MakePlan, RefusesMicroBatchesOfOneRowThatABatchNormCannotTake) {
   job.batch = {0, 4, 1};
   job.trains = false;
   EXPECT_EQ(ErrorOf(job), "no error") << "outputs alone are computed";
+}
+
+TEST(MakePlan, ChecksNothingOfTheTrainingWhereAJobDoesNotTrain) {
+  const TensorSpec x = {{8}, DType::kFloat32}, label = {{}, DType::kInt64};
+  Job job = FilesJob({8, {x}, {label}, 8}, "CrossEntropyLoss", {});
+  job.input.reset();
+  const Value npy = MakeDataSource("npy", {"a.npy"}, {}, "net.lua:12");
+  job.train_data = ParseDataSpec(npy, nullptr, "", [&](const DataSpec&) {
+    return DataFacts{8, {x}, {label}, 9};
+  });
+  EXPECT_THAT(ErrorOf(job), HasSubstr("net.lua:12: the labels of strata.data.npy are 0 to 8"));
+  job.trains = false;
+  EXPECT_EQ(ErrorOf(job), "no error");
+  job.train_data = DataSpec();
+  EXPECT_EQ(MakePlan(job, {}, nullptr).stages[0].input, (TensorSpecs{{{4, 8}, DType::kFloat32}}))
+      << "data.test tells it";
+
+  Job table = LinearJob(1, 1);
+  table.layers = {MakeLayer("Embedding", {10, 4}, {{"max_norm", 1}}, {}, "net.lua:9")};
+  table.input = TensorSpec{{5}, DType::kInt64};
+  table.parallel = {1, 2, 1};
+  EXPECT_THAT(ErrorOf(table), HasSubstr("max_norm shortens vectors"));
+  table.trains = false;
+  EXPECT_EQ(ErrorOf(table), "no error");
+
+  Job whole = LinearJob(1, 1);
+  whole.optimizer = {"adafactor", {}, {}};
+  whole.zero = 1;
+  EXPECT_THAT(ErrorOf(whole), HasSubstr("optimizer adafactor: its update needs whole parameters"));
+  whole.trains = false;
+  EXPECT_EQ(ErrorOf(whole), "no error");
 }
 
 TEST(MakePlan, RefusesMaxNormWhereCopiesOrPassesWouldDiffer) {

@@ -95,7 +95,9 @@ MeasuredStep Measured(const Totals& totals, const Plan& plan, double seconds) {
 RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
                          std::shared_ptr<ProvedPrograms> programs)
     : stages(context),
-      train_data(OpenRankSource(context, context.job.train_data, context.plan.batch)),
+      train_data(context.job.trains
+                     ? OpenRankSource(context, context.job.train_data, context.plan.batch)
+                     : nullptr),
       runner(context, links, stages, tracer, std::move(programs)),
       evaluation(context, stages, runner),
       generation(context, stages, runner),

@@ -47,9 +47,13 @@ void InferenceJob::Change(Job& job) const {
   job.log.clear();
   job.eval.samples = {};
   job.rebalance = false;
-  // Without gradients and moments a rank needs a quarter of the memory. Averages, and what a save
-  // has beside the weights, belong to parameters that learn.
-  if (job.weights.from.empty() || !job.resume.empty() || job.optimizer.ema > 0) return;
+  // A forward alone keeps nothing for a backward, which all of these are about.
+  job.memory = 0;
+  job.recompute = {};
+  job.join = false;
+  // Without gradients and moments a rank needs a quarter of the memory. Averages belong to
+  // parameters that learn.
+  if (job.optimizer.ema > 0) return;
   for (LayerSpec& layer : job.layers) layer.frozen = true;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/checkpoint.h"
+#include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/watch/fault.h"
 #include "engine/spec/job/build_job.h"
 #include "launcher/job/script_job.h"
@@ -99,6 +100,13 @@ void CheckBeginning(const Job& job) {
   }
 }
 
+/// Forwards alone need no data.train and no steps.
+void CheckRunnable(const Job& job) {
+  if (!job.loss.type.empty()) return;
+  throw ConfigError(Str("the job \"", job.name, "\" needs a loss, also where it does not train: ",
+                        "loss = nn.CrossEntropyLoss{} or another"));
+}
+
 void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace
@@ -111,12 +119,13 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   if (!places_.has_rank_0()) options.print = [](std::string_view) {};
   lua::State state(options);
   const Job job = Load(state);
-  CheckTrainable(job);
+  trains() ? CheckTrainable(job) : CheckRunnable(job);
   CheckBeginning(job);
   OnJob(job, reporter);
   plan_ =
       PlanOn(places_.placement(), job, state.script(),
              {.measure = lua::MeasureHere(state, lua::MeasureIn::kChild), .wants_known = trains()});
+  CheckResume(job, plan_);
   starter_job_ = job.ToValue();
   const int processes = plan_.transport == "threads" ? 1 : plan_.topology.world_size();
   range_ = places_.RangeOf(processes);

@@ -17,7 +17,9 @@
 namespace strata {
 namespace {
 
-constexpr int64_t kFormat = 1;
+/// Format 2 has `began`, without which steps would be counted wrongly. A save that needs it not is
+/// of format 1, so that earlier versions read it.
+constexpr int64_t kFormat = 2;
 constexpr size_t kDeepest = 200;  // levels of JSON; the job inside may be nested
 
 // {"digest":"0123...","manifest":{...}}
@@ -63,6 +65,9 @@ Value ToValue(const SavedTensor& tensor) {
 Value ToValue(const TrainingState& training) {
   Value value = Value::MakeMap({{"step", training.step}});
   if (training.skipped > 0) value.Set("skipped", training.skipped);
+  if (!training.began.empty()) {
+    value.Set("began", Value::MakeMap({training.began.begin(), training.began.end()}));
+  }
   if (!training.loss_scale.is_null()) value.Set("loss_scale", training.loss_scale);
   if (!training.monitors.is_null()) value.Set("monitors", training.monitors);
   if (!training.plan.is_null()) value.Set("plan", training.plan);
@@ -159,11 +164,26 @@ SavePart ReadPart(const JsonObject& object, const std::string& source) {
   return part;
 }
 
+/// `done`: the optimizer's steps.
+BeganSteps ReadBegan(const Value& value, int64_t done, const std::string& source) {
+  const JsonObject object(value, source);
+  BeganSteps began;
+  for (const auto& [name, steps] : object.entries()) {
+    began[name] = object.Int(name, 1);
+    if (began[name] > done) object.Refuse(name, Str("at most the ", done, " steps done"));
+  }
+  return began;
+}
+
 TrainingState ReadTraining(const Value& value, const std::string& source) {
   const JsonObject object(value, source + ": training");
   TrainingState training;
   training.step = object.Int("step", 0);
   if (object.Has("skipped")) training.skipped = object.Int("skipped", 0);
+  if (object.Has("began")) {
+    training.began = ReadBegan(object.Object("began"), training.step - training.skipped,
+                               source + ": training.began");
+  }
   if (object.Has("loss_scale")) training.loss_scale = object.Object("loss_scale");
   if (object.Has("monitors")) training.monitors = object.Object("monitors");
   if (object.Has("plan")) training.plan = object.Object("plan");
@@ -260,7 +280,7 @@ void AddPart(Manifest& manifest, SavePart part) {
 }
 
 std::string ManifestText(const Manifest& manifest) {
-  const Value value = Value::MakeMap({{"format", kFormat},
+  const Value value = Value::MakeMap({{"format", manifest.training.began.empty() ? 1 : kFormat},
                                       {"sequence", manifest.sequence},
                                       {"training", ToValue(manifest.training)},
                                       {"files", ListOf(manifest.files)},

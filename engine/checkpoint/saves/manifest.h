@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -62,10 +63,15 @@ struct ForeignTensor {
 /// "tensor "count" is U16 (2,), a dtype that Strata does not know"
 std::string TroubleWith(const ForeignTensor& tensor);
 
+/// How many steps the optimizer had done when a parameter began to learn, by the parameter's name.
+/// Those that learnt from the first step on are left out.
+using BeganSteps = std::map<std::string, int64_t, std::less<>>;
+
 /// How far the training has come, and of which job it is.
 struct TrainingState {
   int64_t step = 0;       ///< steps done; with the batch below it is the position in the data
   int64_t skipped = 0;    ///< of these, left out as they were not finite: the optimizer has not run
+  BeganSteps began = {};  ///< each parameter's own steps are those behind these
   Value loss_scale = {};  ///< LossScale::state(); null = the loss was not scaled
   Value monitors = {};    ///< Monitors::state(); null = nothing was looked at
   /// Of a step, over all replicas.

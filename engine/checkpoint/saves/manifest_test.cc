@@ -42,6 +42,20 @@ TEST(ManifestTest, ReadsWhatItWrites) {
   EXPECT_EQ(ParseManifest(ManifestText(manifest), "manifest.json"), manifest);
 }
 
+TEST(ManifestTest, HasALaterFormatOnlyWhereParametersBeganLater) {
+  Manifest manifest = SmallManifest();
+  EXPECT_THAT(ManifestText(manifest), HasSubstr("\"format\":1,"));
+  manifest.training.began = {{"3.bias", 2}, {"3.weight", 40}};
+  const std::string text = ManifestText(manifest);
+  EXPECT_THAT(text, HasSubstr("\"format\":2,"));
+  EXPECT_EQ(ParseManifest(text, "manifest.json"), manifest);
+  for (const int64_t steps : {0, 41}) {
+    manifest.training.began["3.bias"] = steps;
+    EXPECT_THAT(TroubleWith(ManifestText(manifest)),
+                HasSubstr("training.began: 3.bias: expected "));
+  }
+}
+
 TEST(ManifestTest, BeginsWithItsDigest) {
   const std::string text = ManifestText(SmallManifest());
   EXPECT_THAT(text, HasSubstr("{\"digest\":\"" + ManifestDigest(text) + "\""));

@@ -13,42 +13,54 @@
 namespace strata {
 namespace {
 
+/// Parameters of a flat buffer that lie side by side and began to learn at the same step. Their
+/// bounds change no bits, as those of shares (ZeRO-1) do not.
+struct Run {
+  int64_t began = 0;                             // steps that were done before
+  int64_t begin = 0;                             // in the buffer
+  Rule rule;                                     // of its own: some rules count steps
+  Updated updated;                               // without the averages
+  std::vector<PlacedParameter> parameters = {};  // for rules that see whole ones
+};
+
 /// One flat buffer with the rule of its group and what is kept for it.
 class Update {
  public:
   Update(const OptimizerSpec& spec, FlatBuffer buffer, std::span<const PlacedParameter> parameters)
-      : ema_(spec.ema) {
-    const OptionTable& type = FindOptimizerType(GroupType(spec, buffer.group));
-    const Value options = GroupOptions(spec, buffer.group);
-    rule_ = MakeRule(type.name, options);
-    lr_ = options["lr"].as_double();
+      : ema_(spec.ema),
+        type_(FindOptimizerType(GroupType(spec, buffer.group))),
+        options_(GroupOptions(spec, buffer.group)) {
+    lr_ = options_["lr"].as_double();
     state_.buffer = std::move(buffer);
     const at::ScalarType own = state_.buffer.values.scalar_type();
     is_wide_ = at::isReducedFloatingType(own);
-    for (std::string& name : type.moments(options)) AddMoment(std::move(name), own);
-    updated_ = {state_.buffer.values, state_.buffer.gradients, {}};
-    for (const Moment& moment : state_.moments) updated_.moments.push_back(moment.values);
+    for (std::string& name : type_.moments(options_)) AddMoment(std::move(name), own);
+    moments_ = state_.moments.size();
     if (ema_ > 0) AddMoment("ema", is_wide_ ? at::kFloat : own);
-    if (type.sees == OptionTable::Sees::kElements) return;
     for (const PlacedParameter& parameter : parameters) {
       if (!state_.buffer.values.is_alias_of(parameter.value) || parameter.buffer < 0) continue;
       parameters_.push_back(parameter);
       parameters_.back().value = parameter.value.variable_data();  // no leaf of autograd's
-      if (type.name != "adafactor") continue;
+      if (type_.name != "adafactor") continue;
       for (Factor& factor : AdafactorFactors(parameter))
         state_.factors.push_back(std::move(factor));
     }
+    Divide({});
   }
 
   void Step(double lr_factor, double divisor) {
-    updated_.parameters = parameters_;
-    updated_.factors = &state_.factors;
     // Rules divide by a float. Where gradients near a float's end are clipped, that is too small.
     constexpr double kMost = std::numeric_limits<float>::max();
     for (; divisor > kMost && std::isfinite(divisor); divisor *= 0x1p-64) {
       state_.buffer.gradients.mul_(0x1p-64);
     }
-    rule_(updated_, {.step = ++steps_, .lr = lr_ * lr_factor, .divisor = divisor});
+    ++steps_;
+    for (Run& run : runs_) {
+      run.updated.parameters = run.parameters;
+      run.updated.factors = &state_.factors;
+      run.rule(run.updated,
+               {.step = steps_ - run.began, .lr = lr_ * lr_factor, .divisor = divisor});
+    }
     if (ema_ > 0) Follow(steps_ == 1 ? 1 : 1 - ema_);
   }
 
@@ -68,9 +80,52 @@ class Update {
   }
 
   const OptimizerState& state() const { return state_; }
-  void set_steps_done(int64_t steps) { steps_ = steps; }
+  void set_steps_done(int64_t steps, const std::map<std::string, int64_t>& began) {
+    steps_ = steps;
+    Divide(began);
+  }
 
  private:
+  /// The place of a parameter's first element in the buffer; below 0 where a share begins in it.
+  int64_t PlaceOf(const PlacedParameter& parameter) const {
+    return parameter.value.storage_offset() - state_.buffer.values.storage_offset();
+  }
+
+  /// Makes the runs anew.
+  void Divide(const std::map<std::string, int64_t>& began) {
+    runs_.clear();
+    runs_.push_back({.rule = MakeRule(type_.name, options_), .updated = {}});
+    bool is_first = true;
+    for (const PlacedParameter& parameter : parameters_) {
+      const int64_t begin = PlaceOf(parameter), all = state_.buffer.values.numel();
+      if (begin >= all || begin + parameter.value.numel() <= 0) continue;
+      const auto found = began.find(parameter.path);
+      const int64_t steps = found == began.end() ? 0 : found->second;
+      if (std::exchange(is_first, false)) {
+        runs_.back().began = steps;
+      } else if (steps != runs_.back().began) {
+        runs_.push_back({.began = steps,
+                         .begin = begin,
+                         .rule = MakeRule(type_.name, options_),
+                         .updated = {}});
+      }
+      if (type_.sees == OptionTable::Sees::kElements) continue;
+      runs_.back().parameters.push_back(parameter);
+      runs_.back().parameters.back().offset = begin - runs_.back().begin;
+    }
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      const int64_t end = i + 1 < runs_.size() ? runs_[i + 1].begin : state_.buffer.values.numel();
+      const auto part = [&](const at::Tensor& flat) {
+        return flat.narrow(0, runs_[i].begin, end - runs_[i].begin);
+      };
+      Updated& updated = runs_[i].updated;
+      updated = {part(state_.buffer.values), part(state_.buffer.gradients), {}};
+      for (size_t m = 0; m < moments_; ++m) {
+        updated.moments.push_back(part(state_.moments[m].values));
+      }
+    }
+  }
+
   void AddMoment(std::string name, at::ScalarType type) {
     const at::Tensor& values = state_.buffer.values;
     state_.moments.push_back(
@@ -111,11 +166,13 @@ class Update {
   }
 
   const double ema_;
+  const OptionTable& type_;
+  const Value options_;
   double lr_ = 0;
-  Rule rule_;
   OptimizerState state_;
-  Updated updated_;                          // without the averages
-  std::vector<PlacedParameter> parameters_;  // for rules that see whole ones
+  size_t moments_ = 0;                       // of the state's, without the averages
+  std::vector<PlacedParameter> parameters_;  // that lie in the buffer, in their order
+  std::vector<Run> runs_;                    // in their order; together the whole buffer
   int64_t steps_ = 0;
   bool has_averages_ = false;  // before the first step
   /// The averages of 16-bit values are in float32: a step moves them by less than 16 bits tell.
@@ -139,8 +196,8 @@ class FlatOptimizer : public Optimizer {
     for (const Update& update : updates_) states.push_back(update.state());
     return states;
   }
-  void set_steps_done(int64_t steps) override {
-    for (Update& update : updates_) update.set_steps_done(steps);
+  void set_steps_done(int64_t steps, const std::map<std::string, int64_t>& began) override {
+    for (Update& update : updates_) update.set_steps_done(steps, began);
   }
   void SwapAverages() override {
     for (Update& update : updates_) update.SwapAverages();

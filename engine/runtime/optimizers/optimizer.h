@@ -2,8 +2,11 @@
 // keeps their moments, averages (ema) among them.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/runtime/optimizers/update_rules.h"
@@ -27,8 +30,12 @@ class Optimizer {
   virtual void Step(double lr_factor, double divisor) = 0;
   /// Everything that it remembers but the number of steps; shared, not copied.
   virtual std::vector<OptimizerState> state() const = 0;
-  /// From now on it behaves as if so many steps were done.
-  virtual void set_steps_done(int64_t steps) = 0;
+  /// From now on it behaves as if so many steps were done. `began`: how many of these were done
+  /// when a parameter began to learn, by PlacedParameter::path; 0 for those that it leaves out. The
+  /// rule of a parameter counts the steps since then, as torch.optim does, where a parameter that
+  /// gets its first gradient later has a step of its own. REQUIRES: the optimizer was given the
+  /// parameters.
+  virtual void set_steps_done(int64_t steps, const std::map<std::string, int64_t>& began = {}) = 0;
   /// Exchanges the values with their averages (OptimizerSpec::ema), which evaluations use. After
   /// the first step they are the values, then `ema` of them goes on and the rest is new. Before it
   /// nothing happens, unless averages were begun.

@@ -242,6 +242,55 @@ TEST_P(OptimizerTypeTest, GoesOnFromItsState) {
   EXPECT_TRUE(resumed.values.equal(straight.values));
 }
 
+/// As in torch.optim, where a parameter that gets its first gradient later has its own step.
+TEST_P(OptimizerTypeTest, AParameterThatBeginsLaterCountsItsOwnSteps) {
+  constexpr int64_t kEach = 32;
+  const auto buffer_of = [](int64_t count) {
+    return FlatBuffer{-1, at::arange(count).mul(0.7).sin(), at::zeros({count})};
+  };
+  const auto parameter = [](const FlatBuffer& buffer, const char* path, int64_t offset) {
+    const FlatBuffer part = {-1, buffer.values.narrow(0, offset, kEach),
+                             buffer.gradients.narrow(0, offset, kEach)};
+    PlacedParameter placed = Parameter(part, {4, 8});
+    placed.path = path;
+    placed.offset = offset;
+    return placed;
+  };
+  const auto gradients = [](int t, int64_t from, int64_t count) {
+    return at::arange(from, from + count).mul(0.3).add(1.1 * t).cos();
+  };
+  const FlatBuffer both = buffer_of(2 * kEach), first = buffer_of(kEach), later = buffer_of(kEach);
+  later.values.copy_(both.values.narrow(0, kEach, kEach));
+  const auto of_first = MakeOptimizer(OfType(), {first}, {{parameter(first, "0.weight", 0)}});
+  const auto of_later = MakeOptimizer(OfType(), {later}, {{parameter(later, "1.weight", 0)}});
+  std::unique_ptr<Optimizer> of_both;
+  for (int t = 0; t < 6; ++t) {
+    if (t == 3) {  // until now the second one was frozen
+      both.values.narrow(0, 0, kEach).copy_(first.values);
+      const std::vector<PlacedParameter> parameters = {parameter(both, "0.weight", 0),
+                                                       parameter(both, "1.weight", kEach)};
+      of_both = MakeOptimizer(OfType(), {both}, parameters);
+      const auto from = of_first->state(), to = of_both->state();
+      for (size_t m = 0; m < from[0].moments.size(); ++m) {
+        to[0].moments[m].values.narrow(0, 0, kEach).copy_(from[0].moments[m].values);
+      }
+      for (size_t f = 0; f < from[0].factors.size(); ++f) {
+        to[0].factors[f].values.copy_(from[0].factors[f].values);
+      }
+      of_both->set_steps_done(3, {{"1.weight", 3}});
+    }
+    first.gradients.copy_(gradients(t, 0, kEach));
+    of_first->Step(1, 2);
+    if (!of_both) continue;
+    later.gradients.copy_(gradients(t, kEach, kEach));
+    of_later->Step(1, 2);
+    both.gradients.copy_(gradients(t, 0, 2 * kEach));
+    of_both->Step(1, 2);
+    EXPECT_TRUE(both.values.narrow(0, 0, kEach).equal(first.values)) << t;
+    EXPECT_TRUE(both.values.narrow(0, kEach, kEach).equal(later.values)) << t;
+  }
+}
+
 TEST_P(OptimizerTypeTest, KeepsAsManyMomentsAsItSays) {
   const OptimizerSpec spec = OfType();
   const auto states = Make(spec, Buffer())->state();

@@ -3,16 +3,19 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <type_traits>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/files/tensor_name.h"
 #include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/weights/exported.h"
+#include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/saves/saved_data.h"
+#include "engine/runtime/saves/saved_freeze.h"
 #include "engine/runtime/saves/saved_job.h"
 #include "engine/runtime/saves/take_weights.h"
 #include "engine/spec/job/data/data_source.h"
@@ -23,10 +26,23 @@ namespace {
 /// Keys that jobs of earlier versions had, and that were free on resume: saves still name them.
 constexpr const char* kFormerKeys[] = {"join"};
 
+/// Layers without what of them learns, which FreezeChange tells.
+Value WithoutFreeze(const Value& layers) {
+  Value::List list;
+  for (Value layer : layers.as_list()) {
+    layer.Erase("frozen");
+    layer.Erase("frozen_parameters");
+    if (layer.Has("layers")) layer.Set("layers", WithoutFreeze(layer["layers"]));
+    list.push_back(std::move(layer));
+  }
+  return list;
+}
+
 /// What the job has that teaches something. Predictions are made of any data.
 Value Taught(Value job, bool predicts) {
   for (const std::string& key : KeysFreeOnResume()) job.Erase(key);
   for (const char* key : kFormerKeys) job.Erase(key);
+  if (job["layers"].is_list()) job.Set("layers", WithoutFreeze(job["layers"]));
   if (predicts) job.Erase("test_data");
   return job;
 }
@@ -57,24 +73,24 @@ class Beginning {
         progress_(progress) {}
 
   /// None where nothing is saved yet.
-  std::optional<StartReport> Resume() {
+  std::optional<Begun> Resume() {
     const std::string path = PathOfSave();
     if (path.empty()) return std::nullopt;
-    StartReport report;
-    const auto save = Open(path);
-    CheckTraining(*save);
+    Begun begun;
+    StartReport& report = begun.report;
+    const auto save = OpenSave(path);
+    CheckTraining(job_, now_, *save);
+    change_ = ChangeOfFreeze(save->manifest().training.job, job_.layers);
+    begun.began = BeganWith(save->manifest().training, change_);
     CheckNames(*save);
-    Load(*save, state_);
+    Load(*save);
     report.step = save->manifest().training.step;
     report.skipped = save->manifest().training.skipped;
     report.loss_scale = save->manifest().training.loss_scale;
     report.monitors = save->manifest().training.monitors;
     report.from = save->path();
-    const Value now = Value::FromJson(now_.job.ToJson());
-    const bool predicts = FindOption(job_.test_data.options, "targets") == Value(false);
-    const std::string differences =
-        DifferencesOf(Taught(save->manifest().training.job, predicts), Taught(now, predicts));
-    if (!differences.empty()) report.notes = {"the job has changed since the save: " + differences};
+    NoteChanges(save->manifest().training.job, report.notes);
+    std::ranges::move(conversions_, std::back_inserter(report.notes));
     const bool is_best = path.starts_with(BestFolder(job_.save.dir) + "/");
     if (job_.resume == kLatestSave && is_best) {
       report.notes.push_back("this is the best save: there is no other yet");
@@ -89,7 +105,7 @@ class Beginning {
                       std::back_inserter(report.notes));
     const std::string planned = PlannedAnew(job_, save->manifest().training.plan, now_.plan);
     if (!planned.empty()) report.notes.push_back(planned);
-    return report;
+    return begun;
   }
 
  private:
@@ -97,105 +113,84 @@ class Beginning {
   std::string PathOfSave() {
     std::string path;
     if (transport_.rank() == 0) {
-      path = job_.resume == kLatestSave ? LatestIn(job_.save.dir) : job_.resume;
-      if (!path.empty()) path = Open(path)->path();
+      path = SaveOf(job_);
+      if (!path.empty()) path = OpenSave(path)->path();
     }
     return transport_.Broadcast(path, 0);
   }
 
-  /// What is gone on from where job.save.dir is the folder; "" where nothing was saved yet.
-  std::string LatestIn(const std::string& folder) const {
-    const std::string last = NewestIn(folder);
-    return last.empty() ? NewestIn(BestFolder(folder)) : last;
+  /// What the job has otherwise than that of the save.
+  void NoteChanges(const Value& saved, std::vector<std::string>& notes) const {
+    const Value now = Value::FromJson(now_.job.ToJson());
+    const bool predicts = FindOption(job_.test_data.options, "targets") == Value(false);
+    const std::string differences =
+        job_.trains ? DifferencesOf(Taught(saved, predicts), Taught(now, predicts))
+                    : DifferencesOfOutputs(saved, now);
+    if (!differences.empty()) notes.push_back("the job has changed since the save: " + differences);
+    if (job_.trains) std::ranges::move(change_.Notes(), std::back_inserter(notes));
   }
 
-  /// What is gone on from in a folder of saves; "" where it has none.
-  std::string NewestIn(const std::string& folder) const {
-    return NamingWholeSave(folder, [&]() -> std::string {
-      if (ReadLatest(folder)) return folder;
-      const std::vector<std::string> saves = ListSaves(folder);
-      if (saves.empty()) return "";
-      // A training's first save is there before `latest` is: its writer may have died in between.
-      const std::string only = Str(folder, "/", saves.front());
-      if (saves.size() == 1 && ReadManifest(only).sequence == 0) return only;
-      throw WorldError(
-          Str("there are saves in ", folder, ", but no file \"latest\" that names one"));
-    });
-  }
-
-  template <class Work>
-  std::invoke_result_t<Work> NamingWholeSave(const std::string& save, const Work& work) const {
-    try {
-      return work();
-    } catch (const WorldError& error) {
-      throw WorldError(WithNewestWholeSave(error.what(), save));
-    }
-  }
-
-  std::unique_ptr<Checkpoint> Open(const std::string& path) const {
-    auto save = NamingWholeSave(path, [&] { return Checkpoint::Open(path); });
-    if (save->is_plain_file()) {
-      throw ConfigError(Str(path, " is a file of tensors, no save to go on from; for its weights ",
-                            "alone: --weights=", path));
-    }
-    return save;
-  }
-
-  void CheckTraining(const Checkpoint& save) const {
-    const TrainingState& saved = save.manifest().training;
-    const auto refuse = [&](const std::string& what) {
-      throw ConfigError(Str(save.path(), ": ", what));
-    };
-    if (saved.seed != now_.seed) {
-      refuse(Str("it was trained with the seed ", saved.seed, ", this job has ", now_.seed,
-                 "; go on with --seed=", saved.seed));
-    }
-    if (saved.optimizer != now_.optimizer) {
-      refuse(Str("its optimizer is ", saved.optimizer, ", this job's is ", now_.optimizer,
-                 "; for its weights alone: --weights=", save.path()));
-    }
-    CheckClasses(saved.data, now_.data, save.path());
-    if (job_.trains) CheckPosition(save);
-  }
-
-  void CheckPosition(const Checkpoint& save) const {
-    const TrainingState& saved = save.manifest().training;
-    const bool same_micro_batches = saved.micro_batches == now_.micro_batches;
-    const bool same_samples =
-        saved.micro_batches * saved.micro_batch_size == now_.micro_batches * now_.micro_batch_size;
-    const bool counts_micro_batches = job_.train_data.kind == "function";
-    if (counts_micro_batches ? same_micro_batches : same_samples) return;
-    throw ConfigError(
-        Str(save.path(), ": its steps have ", saved.micro_batches, " micro-batches of ",
-            saved.micro_batch_size, " over all replicas, this job's have ", now_.micro_batches,
-            " of ", now_.micro_batch_size, ": its position in the data would be another; change ",
-            "--micro_batches or the data degree; for its weights alone: --weights=", save.path()));
-  }
-
-  /// This rank has only tensors that were saved, and all ranks together have all of those.
+  /// This rank has only tensors that were saved, and all ranks together have all of those; but for
+  /// moments of parameters that begin to learn, or do so no longer.
   void CheckNames(const Checkpoint& save) {
-    Value::List names;
+    std::map<std::string, const char*> own;
     for (const StateTensor& tensor : state_) {
-      FindSaved(save, tensor);
-      names.push_back(tensor.name);
+      if (IsTaken(job_, change_, tensor.name)) FindSaved(save, tensor.name, tensor.spec);
+      own[tensor.name] = DTypeName(tensor.spec.dtype);
     }
-    const std::vector<std::string> all = Union(names);
-    const std::set<std::string_view> known(all.begin(), all.end());
+    const Value text = Value::MakeMap({own.begin(), own.end()});
+    std::set<std::string, std::less<>> known;
+    std::map<std::string, std::string> dtypes;
+    for (const std::string& ranks : transport_.Gather(text.ToJson())) {
+      const Value all = Value::FromJson(ranks);
+      for (const auto& [name, dtype] : all.as_map()) {
+        known.insert(name);
+        dtypes[name] = dtype.as_string();
+      }
+    }
+    CheckPlaces(job_, save, known, change_);
+    NoteConversions(save, dtypes);
+  }
+
+  /// `dtypes`: of all that the job has.
+  void NoteConversions(const Checkpoint& save, const std::map<std::string, std::string>& dtypes) {
+    std::map<std::pair<DType, DType>, int64_t> counts;
     for (const SavedTensor& saved : save.manifest().tensors) {
-      if (known.contains(saved.name)) continue;
-      throw ConfigError(Str(save.path(), ": tensor ", QuotedName(saved.name), " (",
-                            saved.spec.ToString(), ") has no place in this job",
-                            WhyNoMoment(saved.name),
-                            "; to take what has: --weights=", save.path()));
+      const auto found = dtypes.find(saved.name);
+      if (found == dtypes.end()) continue;
+      const DType now = ParseDType(found->second);
+      if (now != saved.spec.dtype) ++counts[{saved.spec.dtype, now}];
+    }
+    for (const auto& [types, count] : counts) {
+      const auto [from, to] = types;
+      conversions_.push_back(
+          Str(Plural(count, "tensor"), " of the save ", count == 1 ? "becomes " : "become ",
+              DTypeName(to), ", from ", DTypeName(from),
+              DTypeSize(to) > DTypeSize(from) ? ": no value changes" : ": the values are rounded"));
     }
   }
 
-  void Load(const Checkpoint& save, const std::vector<StateTensor>& tensors) {
+  void Load(const Checkpoint& save) {
+    std::vector<StateTensor> tensors;
+    for (const StateTensor& tensor : state_) {
+      if (IsTaken(job_, change_, tensor.name)) {
+        tensors.push_back(tensor);
+      } else if (tensor.name.ends_with(kAverage)) {
+        // The average of a parameter that never changed is its value.
+        tensors.push_back(tensor);
+        tensors.back().name = ParameterOf(tensor.name);
+      }
+    }
     progress_.ReadData(&source_);
     std::set<const SavedTensor*> whole;  // several slices may be of one tensor
     for (const StateTensor& tensor : tensors) {
-      const SavedTensor& saved = FindSaved(save, tensor);
-      if (whole.insert(&saved).second) NamingWholeSave(save.path(), [&] { save.Verify(saved); });
+      const SavedTensor& saved = FindSaved(save, tensor.name, tensor.spec);
+      if (!whole.insert(&saved).second) continue;
+      try {
+        save.Verify(saved);
+      } catch (const WorldError& error) {
+        throw WorldError(WithNewestWholeSave(error.what(), save.path()));
+      }
     }
     progress_.WaitForAll();
     transport_.Barrier();
@@ -205,32 +200,20 @@ class Beginning {
     transport_.Barrier();
   }
 
-  /// Of the names of all ranks, each once, in the order of ranks.
-  std::vector<std::string> Union(const Value::List& own) {
-    std::vector<std::string> names;
-    std::set<std::string> known;
-    for (const std::string& text : transport_.Gather(Value(own).ToJson())) {
-      const Value list = Value::FromJson(text);
-      for (const Value& name : list.as_list()) {
-        if (known.insert(name.as_string()).second) names.push_back(name.as_string());
-      }
-    }
-    return names;
-  }
-
   const Job& job_;
   const std::string& source_;  // for reports; a watchdog may read it at any time
   const TrainingState& now_;
   const std::vector<StateTensor>& state_;
   Transport& transport_;
   Progress& progress_;
+  FreezeChange change_;
+  std::vector<std::string> conversions_;  // lines for people
 };
 
 }  // namespace
 
-StartReport BeginTraining(const Job& job, const TrainingState& now,
-                          const std::vector<StateTensor>& state, Script& script,
-                          Transport& transport, Progress& progress) {
+Begun BeginTraining(const Job& job, const TrainingState& now, const std::vector<StateTensor>& state,
+                    Script& script, Transport& transport, Progress& progress) {
   std::vector<std::string> notes;
   if (!job.resume.empty()) {
     if (auto resumed = Beginning(job, now, state, transport, progress).Resume()) {
@@ -238,9 +221,11 @@ StartReport BeginTraining(const Job& job, const TrainingState& now,
     }
     notes = {Str("nothing is saved in ", job.save.dir, " yet: the training begins")};
   }
-  StartReport begun;
-  if (!job.weights.from.empty()) begun = TakeWeights(job, state, script, transport, progress);
-  begun.notes.insert(begun.notes.begin(), notes.begin(), notes.end());
+  Begun begun;
+  if (!job.weights.from.empty()) {
+    begun.report = TakeWeights(job, state, script, transport, progress);
+  }
+  begun.report.notes.insert(begun.report.notes.begin(), notes.begin(), notes.end());
   return begun;
 }
 

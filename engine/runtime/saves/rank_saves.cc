@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -11,12 +12,10 @@
 #include "engine/base/log.h"
 #include "engine/base/machine/memory.h"
 #include "engine/base/text.h"
-#include "engine/plan/plan_text.h"
 #include "engine/runtime/saves/beginning.h"
 #include "engine/runtime/saves/move_state.h"
-#include "engine/runtime/saves/saved_data.h"
+#include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/saves/take_weights.h"
-#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {
@@ -59,8 +58,10 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
                   context.transport, context.progress);
   }
   if (job.resume.empty() && job.weights.from.empty()) return;
-  start_ = BeginTraining(job, TrainingAt(0, 0), State(), context.script, context.transport,
-                         context.progress);
+  Begun begun = BeginTraining(job, TrainingAt(0, 0), State(), context.script, context.transport,
+                              context.progress);
+  start_ = std::move(begun.report);
+  began_ = std::move(begun.began);
   if (!start_.loss_scale.is_null()) stages_.loss_scale().set_state(start_.loss_scale);
   if (!start_.monitors.is_null()) {
     std::ranges::move(stages_.monitors().set_state(start_.monitors),
@@ -102,7 +103,15 @@ void RankSaves::BeginAverages() {
 }
 
 void RankSaves::SetStepsDone(int64_t steps) {
-  for (const OwnStage& own : stages_.own()) own.optimizer->set_steps_done(steps);
+  const TiePaths ties = TiePathsOf(context_.job.layers);
+  for (const OwnStage& own : stages_.own()) {
+    std::map<std::string, int64_t> began;
+    for (const PlacedParameter& parameter : own.stage->parameters().parameters()) {
+      const auto found = began_.find(SavedName(parameter, ties));
+      if (found != began_.end()) began[parameter.path] = found->second;
+    }
+    own.optimizer->set_steps_done(steps, began);
+  }
 }
 
 int64_t RankSaves::TakeOver(const std::vector<StateTensor>& before, int64_t step, int64_t skipped) {
@@ -223,24 +232,14 @@ std::vector<StateTensor> RankSaves::OwnState() const {
 }
 
 TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
-  const Job& job = context_.job;
-  TrainingState training;
+  TrainingState training = TrainingOf(context_.job, context_.plan);
   training.step = step;
   training.skipped = skipped;
-  if (job.precision.loss_scale.dynamic) training.loss_scale = stages_.loss_scale().state();
+  training.began = began_;
+  if (context_.job.precision.loss_scale.dynamic) {
+    training.loss_scale = stages_.loss_scale().state();
+  }
   training.monitors = stages_.monitors().state();
-  training.micro_batches = context_.plan.batch.micro_batches * context_.replicas;
-  training.micro_batch_size = context_.plan.batch.micro_batch_size;
-  if (HasEnd(job.train_data)) training.samples = FactsOf(job.train_data).samples;
-  training.data = SavedData(job.train_data);
-  training.seed = job.seed;
-  training.optimizer = job.optimizer.type;
-  const Plan& plan = context_.plan;
-  training.plan.Set("pipe", plan.pipe()).Set("schedule", plan.schedule);
-  training.plan.Set("cuts", CutNamesOf(plan).Numbers(plan.bounds));
-  training.job_name = job.name;
-  training.job = job.ToValue();
-  training.job_digest = Digest(training.job.ToJson());
   return training;
 }
 

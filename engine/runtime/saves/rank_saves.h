@@ -67,6 +67,7 @@ class RankSaves {
   const int local_ranks_;
   const int64_t every_;  // steps between two saves; 0 = only at the end
   StartReport start_;
+  BeganSteps began_;  // of all parameters of the job
   bool took_averages_ = false;
   std::optional<Saver> saver_;  // with job.save
   std::optional<Saver> best_;   // with job.save.best

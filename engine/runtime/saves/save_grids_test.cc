@@ -12,6 +12,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/saves/checkpoint.h"
 #include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/weights/convert_elements.h"
 #include "engine/runtime/interface/engine.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/spec/job/data/data_source.h"
@@ -291,8 +292,82 @@ TEST(SavedGridsTest, FrozenSharedLayersAreSavedWithoutMoments) {
   EXPECT_EQ(Train(*Begin({1, 1, 2}, keys), 1), expected);
 }
 
+/// ZeRO-1, ties and shared layers; the values that come back are those of the save, converted.
+TEST(SavedGridsTest, AnotherTypeOfParametersGoesOn) {
+  const Value half = MapOf({{"1", "bf16"}, {"params", "bf16"}});
+  for (const Grid grid : {kSaved, Grid{1, 1, 1}, Grid{1, 2, 4, 1}}) {
+    const TestFolder rounded, back;
+    {
+      const auto engine = Begin(
+          grid,
+          {{"precision", half}, {"resume", Original().path}, {"save", SaveTo(rounded.path())}});
+      engine->Save();
+      engine->Close();
+    }
+    const auto engine = Begin(kSaved, {{"resume", rounded.path()}, {"save", SaveTo(back.path())}});
+    const Bytes original = BytesOf(Original().path), all = BytesOf(engine->Save().path);
+    ASSERT_EQ(all.size(), original.size());
+    const Manifest manifest = ReadManifest(Str(rounded.path(), "/", SaveName(kStepsBefore)));
+    int rounded_tensors = 0;
+    for (const auto& [name, bytes] : original) {
+      std::string expected(bytes.size(), 0), two_bytes(bytes.size() / 2, 0);
+      if (manifest.Find(name)->spec.dtype == DType::kFloat32) {  // of a norm
+        EXPECT_EQ(all.at(name), bytes) << name;
+        continue;
+      }
+      ++rounded_tensors;
+      const auto count = static_cast<int64_t>(bytes.size() / sizeof(float));
+      ConvertElements(DType::kFloat32, bytes.data(), DType::kBFloat16, two_bytes.data(), count);
+      ConvertElements(DType::kBFloat16, two_bytes.data(), DType::kFloat32, expected.data(), count);
+      EXPECT_EQ(all.at(name), expected) << name << " on " << ToString(grid);
+    }
+    EXPECT_GT(rounded_tensors, 40);
+    Train(*engine, 1);
+    engine->Close();
+  }
+}
+
+/// Shared layers and a tie that spans the pipe learn from the fourth step on.
+TEST(SavedGridsTest, ParametersThatLearnLaterDoSoAlikeOnAnyGrid) {
+  const Value adam = MapOf({{"1", "adamw"}, {"lr", 0.01}});
+  const Value frozen = Value::List{0, 1, 9};
+  const TestFolder folder;
+  {
+    const auto engine =
+        Begin(kSaved, {{"optimizer", adam}, {"freeze", frozen}, {"save", SaveTo(folder.path())}});
+    Train(*engine, kStepsBefore);
+    engine->Save();
+    engine->Close();
+  }
+  const auto go_on = [&](const Grid& grid, bool moves) {
+    const TestFolder later;
+    Value::Map keys = {{"optimizer", adam}, {"resume", folder.path()}};
+    keys.emplace_back("save", SaveTo(later.path()));
+    Course course;
+    {
+      const auto engine = Begin(grid, keys);
+      EXPECT_THAT(engine->start().notes,
+                  ElementsAre(HasSubstr("steps count from 1: 0.weight, 1.self_attn.in_proj")));
+      Train(*engine, 1);
+      if (moves) engine->Recut({0, 5, 8, 10});
+      const std::string path = engine->Save().path;
+      EXPECT_EQ(ReadManifest(path).training.began.at("1.linear1.weight"), kStepsBefore);
+      course = Train(*engine, 2);
+      engine->Close();
+    }
+    keys = {{"optimizer", adam}, {"resume", later.path()}};
+    EXPECT_EQ(Train(*Begin(grid, keys), 2), course);
+    return course;
+  };
+  const Course expected = go_on(kSaved, false);
+  EXPECT_EQ(go_on({2, 2, 2}, false), expected);
+  EXPECT_EQ(go_on({3, 2, 2, 1}, true), expected);
+  EXPECT_EQ(go_on({1, 2, 2, 1}, false), expected);
+}
+
 TEST(SavedGridsTest, WhatDoesNotFitIsRefusedByTensor) {
-  const Value::Map resume = {{"resume", Original().path}, {"freeze", Value::List{0, 9}}};
+  const Value plain = MapOf({{"1", "sgd"}, {"lr", 0.1}});
+  const Value::Map resume = {{"resume", Original().path}, {"optimizer", plain}};
   EXPECT_THAT(ErrorOf([&] {
                 Begin({1, 1, 2}, resume)->Close();
               }),

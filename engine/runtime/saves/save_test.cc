@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <future>
 #include <tuple>
@@ -16,6 +18,7 @@
 #include "engine/checkpoint/saves/testing.h"
 #include "engine/checkpoint/weights/convert_elements.h"
 #include "engine/runtime/interface/engine.h"
+#include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/saves/saved_job.h"
 #include "engine/runtime/testing_job.h"
 
@@ -498,9 +501,10 @@ TEST_F(SaveTest, WhatDoesNotFitIsRefusedByName) {
   shorter.pop_back();
   EXPECT_THAT(ErrorOfStart({{"resume", resume}}, shorter),
               HasSubstr("tensor \"6.weight\" (float32 (5, 24)) has no place in this job"));
-  EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"freeze", Value::List{0}}}),
-              AllOf(HasSubstr("tensor \"0."), HasSubstr("has no place in this job: freeze, or the "
-                                                        "optimizer's options, are others than")));
+  const Value amsgrad = MapOf({{"1", "adamw"}, {"lr", 0.01}, {"amsgrad", true}});
+  EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"optimizer", amsgrad}}),
+              AllOf(HasSubstr(" has no tensor \""), HasSubstr("#max_exp_avg_sq\" ("),
+                    HasSubstr("): the optimizer's options are others than in the save")));
   // Of whichever stage is the first to tell.
   EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"ema", 0.5}}),
               AllOf(HasSubstr(" has no tensor \""), HasSubstr("#ema\" ("),
@@ -512,6 +516,222 @@ TEST_F(SaveTest, WhatDoesNotFitIsRefusedByName) {
                             {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", 8}})}}),
               HasSubstr("its steps have 4 micro-batches of 8"));
   EXPECT_THAT(ErrorOfStart({{"resume", folder_.Inside("none")}}), HasSubstr("No such file"));
+}
+
+/// All elements of a save's tensor, in another dtype if one is given.
+std::vector<char> Elements(const std::string& save, const std::string& name,
+                           std::optional<DType> type = {}) {
+  const auto opened = Checkpoint::Open(save);
+  const SavedTensor& tensor = *opened->manifest().Find(name);
+  std::vector<char> bytes(static_cast<size_t>(tensor.spec.bytes()));
+  opened->Read(tensor, Slice::Whole(tensor.spec.shape), bytes.data());
+  if (!type) return bytes;
+  std::vector<char> converted(static_cast<size_t>(tensor.spec.elements() * DTypeSize(*type)));
+  ConvertElements(tensor.spec.dtype, bytes.data(), *type, converted.data(), tensor.spec.elements());
+  return converted;
+}
+
+TEST_F(SaveTest, AnotherTypeOfParametersGoesOn) {
+  const Value half = MapOf({{"1", "bf16"}, {"params", "bf16"}}), masters = "bf16",
+              whole = "float32";
+  for (const auto& [before, now] : {std::pair(masters, half), {whole, half}, {half, whole}}) {
+    std::filesystem::remove_all(dir());
+    const Value::Map averaged = {{"ema", 0.9}};
+    const std::string save = SaveAfter(3, 2, testing::With(averaged, {{"precision", before}}));
+    const DType type = now == half ? DType::kBFloat16 : DType::kFloat32;
+    std::vector<Bits> courses;
+    for (const auto& [pipe, data, zero] : {std::tuple(2, 2, 1), {1, 1, 0}, {3, 1, 0}}) {
+      Value::Map keys = testing::With(Grid(pipe, data, zero), averaged);
+      const std::string other = folder_.Inside(Str("other", pipe, now.ToLua(), before.ToLua()));
+      keys = testing::With(keys, {{"precision", now}, {"resume", save}, {"save", other}});
+      const auto engine = Start(MakeJob(Keys(pipe, keys)), script_);
+      EXPECT_THAT(engine->start().notes,
+                  ElementsAre(now == half ? "18 tensors of the save become bfloat16, from float32: "
+                                            "the values are rounded"
+                                          : "18 tensors of the save become float32, from bfloat16: "
+                                            "no value changes"));
+      const std::string again = engine->Save().path;
+      for (const SavedTensor& tensor : ReadManifest(again).tensors) {
+        const bool is_converted = tensor.kind != TensorKind::kBuffer;
+        // Norms, and averages, are in float32 always.
+        const bool is_wide = tensor.name.ends_with("#ema") || tensor.name.starts_with("2.");
+        if (is_converted) {
+          EXPECT_EQ(tensor.spec.dtype, is_wide ? DType::kFloat32 : type) << tensor.name;
+        }
+        EXPECT_EQ(Elements(again, tensor.name), is_converted
+                                                    ? Elements(save, tensor.name, tensor.spec.dtype)
+                                                    : Elements(save, tensor.name))
+            << tensor.name;
+      }
+      courses.push_back(Train(*engine, 2));
+      engine->Close();
+    }
+    EXPECT_EQ(courses[1], courses[2]);
+  }
+}
+
+/// Adam without warmup: an element's first step is as long as the learning rate.
+Value::Map Thawing(const Value& freeze, const Value::Map& more = {}) {
+  return testing::With({{"freeze", freeze}, {"lr_schedule", "constant"}, {"clip", Value()}}, more);
+}
+
+float LargestChange(const std::string& from, const std::string& to, const std::string& name) {
+  const std::vector<char> a = Elements(from, name), b = Elements(to, name);
+  float largest = 0;
+  for (size_t i = 0; i < a.size(); i += sizeof(float)) {
+    float x = 0, y = 0;
+    std::memcpy(&x, a.data() + i, sizeof x);
+    std::memcpy(&y, b.data() + i, sizeof y);
+    largest = std::max(largest, std::abs(x - y));
+  }
+  return largest;
+}
+
+TEST_F(SaveTest, ParametersThatLearnLaterBeginWithAStepOfTheirOwn) {
+  const Value frozen = Value::List{0, "parameters:4.weight"}, none;
+  const std::string save = SaveAfter(3, 2, Thawing(frozen));
+  const std::string told =
+      "these parameters were frozen in the save and learn from now on; their moments begin at zero "
+      "and their steps count from 1: 0.weight, 0.bias, 4.weight";
+  const BeganSteps began = {{"0.weight", 3}, {"0.bias", 3}, {"4.weight", 3}};
+  std::vector<Bits> courses;
+  for (const int pipe : {1, 2, 3}) {
+    const std::string folder = folder_.Inside(Str("thawed", pipe));
+    const Value::Map thawed = Thawing(none, {{"resume", save}, {"save", folder}});
+    const auto engine = Start(MakeJob(Keys(pipe, thawed)), script_);
+    EXPECT_THAT(engine->start().notes, ElementsAre(told));
+    Bits bits = Train(*engine, 1);
+    const std::string first = engine->Save().path;
+    EXPECT_EQ(ReadManifest(first).training.began, began);
+    for (const char* name : {"0.weight", "4.weight"}) {
+      EXPECT_NEAR(LargestChange(save, first, name), 0.01, 0.0005) << name;
+    }
+    if (pipe == 3) engine->Recut({0, 2, 3, 7});
+    const Bits rest = Train(*engine, 2);
+    engine->Close();
+    bits.losses.insert(bits.losses.end(), rest.losses.begin(), rest.losses.end());
+    bits.parameters = rest.parameters;
+    courses.push_back(bits);
+    // Their steps are saved, and gone on with.
+    const auto again = Start(MakeJob(Keys(4 - pipe, Thawing(none, {{"resume", first}}))), script_);
+    EXPECT_THAT(again->start().notes, ElementsAre());
+    EXPECT_EQ(Train(*again, 2).parameters, rest.parameters);
+  }
+  EXPECT_EQ(courses[0], courses[1]);
+  EXPECT_EQ(courses[0], courses[2]);
+}
+
+TEST_F(SaveTest, ParametersThatLearnLaterDoSoOnReplicasWithShares) {
+  const Value frozen = Value::List{0, 6}, none;
+  const std::string save = SaveAfter(3, 2, Thawing(frozen, {{"ema", 0.9}}));
+  std::vector<Bits> courses;
+  for (const int zero : {0, 1}) {
+    const Value::Map more = {
+        {"ema", 0.9}, {"resume", save}, {"save", folder_.Inside(Str("thawed", zero))}};
+    const auto engine =
+        Start(MakeJob(Keys(2, testing::With(Grid(2, 2, zero), Thawing(none, more)))), script_);
+    const std::string first = engine->Save().path;
+    for (const char* name : {"0.weight", "6.bias"}) {
+      EXPECT_EQ(Elements(first, Str(name, "#ema")), Elements(save, name)) << name;
+    }
+    courses.push_back(Train(*engine, 3));
+    engine->Close();
+  }
+  EXPECT_EQ(courses[0], courses[1]);
+}
+
+TEST_F(SaveTest, ParametersThatLearnNoLongerBeginAnewLater) {
+  const Value frozen = Value::List{0}, none;
+  const std::string save = SaveAfter(2, 2, Thawing(none));
+  const std::string stopped = folder_.Inside("stopped"), again = folder_.Inside("again");
+  {
+    const auto engine =
+        Start(MakeJob(Keys(3, Thawing(frozen, {{"resume", save}, {"save", stopped}}))), script_);
+    EXPECT_THAT(engine->start().notes,
+                ElementsAre("these parameters learnt in the save and are frozen from now on; their "
+                            "moments are dropped: 0.weight, 0.bias"));
+    Train(*engine, 2);
+    const std::string path = engine->Save().path;
+    EXPECT_FALSE(ReadManifest(path).Find("0.weight#exp_avg"));
+    EXPECT_TRUE(ReadManifest(path).Find("4.weight#exp_avg"));
+    EXPECT_EQ(Elements(path, "0.weight"), Elements(save, "0.weight"));
+    engine->Close();
+  }
+  for (const std::string& from : {stopped, again}) {
+    const Value::Map keys = {{"resume", from}};
+    const auto engine =
+        Start(MakeJob(Keys(
+                  1, Thawing(none, testing::With(keys, from == stopped ? Value::Map{{"save", again}}
+                                                                       : Value::Map{})))),
+              script_);
+    if (from == again) continue;
+    Train(*engine, 1);
+    const Manifest manifest = ReadManifest(engine->Save().path);
+    EXPECT_EQ(manifest.training.began, (BeganSteps{{"0.weight", 4}, {"0.bias", 4}}));
+    engine->Close();
+  }
+  // The steps of a parameter that is frozen once more are forgotten.
+  const auto engine = Start(
+      MakeJob(Keys(2, Thawing(frozen, {{"resume", again}, {"save", folder_.Inside("last")}}))),
+      script_);
+  EXPECT_EQ(ReadManifest(engine->Save().path).training.began, BeganSteps());
+}
+
+TEST_F(SaveTest, TiesLearnLaterOnAllStages) {
+  const Value frozen = Value::List{3, 5}, none;
+  {
+    const auto engine =
+        Start(MakeJob(Keys(2, Thawing(frozen, {{"save", SaveKey()}})), TiedLayers()), script_);
+    Train(*engine, 3);
+    engine->Save();
+    engine->Close();
+  }
+  std::vector<Bits> courses;
+  for (const int pipe : {1, 2, 3}) {
+    const auto engine = Start(
+        MakeJob(Keys(pipe, Thawing(none, {{"resume", dir()}, {"tie_check", 1}})), TiedLayers()),
+        script_);
+    EXPECT_THAT(engine->start().notes,
+                ElementsAre(HasSubstr("steps count from 1: 3.weight, 3.bias, 5.bias")));
+    courses.push_back(Train(*engine, 3));
+  }
+  EXPECT_EQ(courses[0], courses[1]);
+  EXPECT_EQ(courses[0], courses[2]);
+}
+
+TEST_F(SaveTest, OnlyWhatATrainingNeedsIsAskedOfASaveWhereNothingTrains) {
+  SaveAfter(2, 2);
+  Job job = MakeJob(Keys(1, {{"resume", dir()},
+                             {"seed", 7},
+                             {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})},
+                             {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", 3}})}}));
+  EXPECT_THAT(ErrorOf([&] { Start(job, script_)->Close(); }), HasSubstr("--seed=1234"));
+  job.trains = false;
+  const auto trained = Start(MakeJob(Keys(1, {{"resume", dir()}})), script_);
+  const auto engine = Start(job, script_);
+  for (size_t i = 0; i < engine->Parameters().size(); ++i) {
+    EXPECT_EQ(engine->Parameters()[i].digest, trained->Parameters()[i].digest);
+  }
+}
+
+TEST_F(SaveTest, WhatDoesNotFitIsRefusedBeforeRanksStart) {
+  const std::string save = SaveAfter(2, 2);
+  const auto error = [&](const Value::Map& more, const std::vector<LayerSpec>& layers = Layers()) {
+    const Job job = MakeJob(Keys(2, testing::With({{"resume", save}}, more)), layers);
+    return ErrorOf([&] { CheckResume(job, PlanJob(job, {}, &script_)); });
+  };
+  EXPECT_EQ(error({}), "no error");
+  EXPECT_EQ(error({{"freeze", Value::List{0}}}), "no error");
+  EXPECT_EQ(error({{"precision", MapOf({{"1", "bf16"}, {"params", "bf16"}})}}), "no error");
+  EXPECT_THAT(error({{"seed", 7}}), HasSubstr("go on with --seed=1234"));
+  EXPECT_THAT(error({{"ema", 0.5}}), HasSubstr("ema is another than in the save"));
+  EXPECT_THAT(error({}, Layers(25)), HasSubstr("is float32 (24, 33), this job's is float32 (25"));
+  const Value amsgrad = MapOf({{"1", "adamw"}, {"amsgrad", true}});
+  EXPECT_THAT(error({{"optimizer", amsgrad}}), HasSubstr("the optimizer's options are others"));
+  std::vector<LayerSpec> shorter = Layers(24, 24);
+  shorter.pop_back();
+  EXPECT_THAT(error({}, shorter), HasSubstr("has no place in this job"));
+  EXPECT_EQ(error({{"resume", folder_.Inside("none")}}), "no error") << "the ranks tell";
 }
 
 TEST_F(SaveTest, DataThatHasGrownIsTold) {

@@ -12,9 +12,8 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
-#include "engine/checkpoint/weights/convert_elements.h"
-#include "engine/checkpoint/weights/exported.h"
 #include "engine/comm/groups/specs.h"
+#include "engine/runtime/saves/resumable.h"
 #include "engine/spec/layers/layers.h"
 
 namespace strata {
@@ -109,12 +108,6 @@ StateTensor StateOfBuffer(const std::string& name, const at::Tensor& values) {
           /*is_copy=*/false, Flat(values, name)};
 }
 
-/// Averages of 16-bit values are in float32; older saves have them in 16 bits.
-bool IsOtherwiseRounded(const SavedTensor& saved, const StateTensor& tensor) {
-  return tensor.kind == TensorKind::kMoment && tensor.name.ends_with(kAverage) &&
-         saved.spec.shape == tensor.spec.shape && CanConvert(saved.spec.dtype, tensor.spec.dtype);
-}
-
 /// The box that a slice is part of, in memory of its own.
 at::Tensor ReadBox(const Checkpoint& save, const SavedTensor& saved, const Slice& slice) {
   const Slice box = Slice::Box(slice.offset, slice.shape);
@@ -138,12 +131,16 @@ TiePaths TiePathsOf(const std::vector<LayerSpec>& layers) {
   return paths;
 }
 
+const std::string& SavedName(const PlacedParameter& parameter, const TiePaths& ties) {
+  return parameter.tie.empty() ? parameter.path : ties.at(parameter.tie);
+}
+
 std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
                                  const AxisComm* axis) {
   std::vector<StateTensor> tensors;
   const std::vector<OptimizerState> states = optimizer.state();
   for (const PlacedParameter& parameter : stage.parameters().parameters()) {
-    const std::string& name = parameter.tie.empty() ? parameter.path : ties.at(parameter.tie);
+    const std::string& name = SavedName(parameter, ties);
     const Holding holding = HoldingOf(parameter, axis);
     AddValues(parameter, name, holding, tensors);
     if (!parameter.gradient.defined()) continue;
@@ -160,28 +157,9 @@ std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const
   return tensors;
 }
 
-std::string WhyNoMoment(std::string_view name) {
-  if (name.find('#') == name.npos) return "";
-  if (name.ends_with(kAverage)) return ": ema is another than in the save";
-  return ": freeze, or the optimizer's options, are others than in the save";
-}
-
-const SavedTensor& FindSaved(const Checkpoint& save, const StateTensor& tensor) {
-  const SavedTensor* saved = save.manifest().Find(tensor.name);
-  if (!saved) {
-    throw ConfigError(Str(save.path(), " has no tensor ", QuotedName(tensor.name), " (",
-                          tensor.spec.ToString(), ")", WhyNoMoment(tensor.name)));
-  }
-  if (saved->spec != tensor.spec && !IsOtherwiseRounded(*saved, tensor)) {
-    throw ConfigError(Str(save.path(), ": tensor ", QuotedName(tensor.name), " is ",
-                          saved->spec.ToString(), ", this job's is ", tensor.spec.ToString()));
-  }
-  return *saved;
-}
-
 void LoadTensor(const Checkpoint& save, const StateTensor& tensor) {
   const at::NoGradGuard no_grad;
-  const SavedTensor& saved = FindSaved(save, tensor);
+  const SavedTensor& saved = FindSaved(save, tensor.name, tensor.spec);
   const bool is_as_saved = saved.spec.dtype == tensor.spec.dtype;
   if (is_as_saved && tensor.memory.is_cpu() && tensor.slice.is_box()) {
     return save.Read(saved, tensor.slice, tensor.memory.mutable_data_ptr());

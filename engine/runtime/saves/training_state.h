@@ -7,7 +7,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "engine/checkpoint/saves/checkpoint.h"
@@ -36,6 +35,8 @@ struct StateTensor {
 /// What the first use of each tie calls its tensor: TieName() -> "embed.weight".
 using TiePaths = std::map<std::string, std::string>;
 TiePaths TiePathsOf(const std::vector<LayerSpec>& layers);
+/// What saves call the parameter.
+const std::string& SavedName(const PlacedParameter& parameter, const TiePaths& ties);
 
 /// The tensors of a stage and its optimizer, in the order of layers; moments come after their
 /// parameter. A tensor that the model axis shares is a slice, or one slice for each of its blocks
@@ -46,15 +47,8 @@ TiePaths TiePathsOf(const std::vector<LayerSpec>& layers);
 std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
                                  const AxisComm* axis);
 
-/// Which key of the job decides whether a parameter has this beside it: ": ema is another than in
-/// the save", by the name "3.weight#ema". "" for what is no moment.
-std::string WhyNoMoment(std::string_view name);
-
-/// Throws ConfigError unless the save has this tensor, of the same shape and dtype; an average may
-/// have another floating one.
-const SavedTensor& FindSaved(const Checkpoint& save, const StateTensor& tensor);
-
-/// Reads the tensor's slice into its memory, in its dtype. Throws WorldError.
+/// Reads the tensor's slice into its memory, whose dtype the values take. Throws WorldError; and
+/// ConfigError as FindSaved() does.
 void LoadTensor(const Checkpoint& save, const StateTensor& tensor);
 
 }  // namespace strata

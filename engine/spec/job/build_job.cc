@@ -376,7 +376,6 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.batch = ReadBatch(keys);
   job.optimizer = ReadOptimizer(keys, job.layers);
   CheckTieOptions(job);
-  CheckWholeParameters(keys, job);
   job.lr_schedule = ReadLrSchedule(keys);
   const TensorSpec* input = job.input ? &*job.input : nullptr;
   job.train_data = ReadData(keys, "train", input, raw.examine);

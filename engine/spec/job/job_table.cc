@@ -333,7 +333,7 @@ std::vector<JobKey> OptimizationKeys() {
                        "what does not learn: layers by index, name, type:REGEX or name:REGEX, "
                        "parameters:REGEX, {except=...}, a function(layer)")
                 .Optional(),
-            &Job::freeze),
+            &Job::freeze, OnResume::kFree),
       Shown(Field::Table("precision", TablesOf(PrecisionTypes()),
                          "in which numbers it computes: float32, tf32, bf16 or fp16, with options")
                 .Optional(),

@@ -82,7 +82,7 @@ TEST(Job, MadeByHandIsWatchedAsAScripts) { EXPECT_EQ(Job().hang_timeout, Build()
 TEST(KeysFreeOnResume, AreThoseThatTeachNothing) {
   EXPECT_THAT(KeysFreeOnResume(),
               testing::AllOf(testing::Contains("parallel"), testing::Contains("steps")));
-  for (const char* name : {"seed", "optimizer", "layers", "loss", "data", "clip", "freeze"}) {
+  for (const char* name : {"seed", "optimizer", "layers", "loss", "data", "clip"}) {
     EXPECT_THAT(KeysFreeOnResume(), testing::Not(testing::Contains(name)));
   }
 }

@@ -189,6 +189,15 @@ OptionTable::Sees SeesAtOnce(const OptimizerSpec& optimizer) {
   return most;
 }
 
+void CheckWholeParameters(const Job& job) {
+  if (SeesAtOnce(job.optimizer) == OptionTable::Sees::kElements) return;
+  const char* cuts = job.zero == 1 ? "zero = 1" : job.parallel.model > 1 ? "the model axis" : "";
+  if (*cuts == 0) return;
+  throw ConfigError(Str("optimizer ", job.optimizer.type, ": its update needs whole parameters, ",
+                        "which ", cuts, " cuts into shares; use zero = 0 and model = 1, or ",
+                        "another optimizer"));
+}
+
 int CountMoments(const OptimizerSpec& optimizer) { return MomentsOf(optimizer, -1); }
 
 int64_t ExtraState(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers, int layer,

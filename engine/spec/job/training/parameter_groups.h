@@ -50,6 +50,9 @@ const std::string& GroupType(const OptimizerSpec& optimizer, int group);
 /// The most that the optimizer or a group's sees at once.
 OptionTable::Sees SeesAtOnce(const OptimizerSpec& optimizer);
 
+/// Throws ConfigError for ZeRO-1 and the model axis where the optimizer sees whole parameters.
+void CheckWholeParameters(const Job& job);
+
 /// Every option of the optimizer as it holds for a group; -1 gives the optimizer's own.
 Value GroupOptions(const OptimizerSpec& optimizer, int group);
 

@@ -71,12 +71,13 @@ TEST(CheckParameterGroups, WholeParametersAreNamed) {
             "parameters "
             "another optimizer, as groups = {{\"adamw\", dims=\"!=2\", lr=...}}");
   EXPECT_EQ(ErrorOf([] {
-              Build({{"optimizer", "adafactor"}, {"zero", 1}});
+              CheckWholeParameters(Build({{"optimizer", "adafactor"}, {"zero", 1}}));
             }),
-            "net.lua:3: the job: optimizer adafactor: its update needs whole parameters, which "
+            "optimizer adafactor: its update needs whole parameters, which "
             "zero = 1 cuts into shares; use zero = 0 and model = 1, or another optimizer");
   EXPECT_NE(ErrorOf([] {
-              Build({{"optimizer", "adafactor"}, {"parallel", MapOf({{"model", 2}})}});
+              CheckWholeParameters(
+                  Build({{"optimizer", "adafactor"}, {"parallel", MapOf({{"model", 2}})}}));
             }),
             "");
 }

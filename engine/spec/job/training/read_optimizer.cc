@@ -100,14 +100,6 @@ OptimizerSpec ReadOptimizer(const JobKeys& keys, const std::vector<LayerSpec>& l
   return spec;
 }
 
-void CheckWholeParameters(const JobKeys& keys, const Job& job) {
-  if (SeesAtOnce(job.optimizer) == OptionTable::Sees::kElements) return;
-  const char* cuts = job.zero == 1 ? "zero = 1" : job.parallel.model > 1 ? "the model axis" : "";
-  if (*cuts == 0) return;
-  keys.Refuse(Str("optimizer ", job.optimizer.type, ": its update needs whole parameters, which ",
-                  cuts, " cuts into shares; use zero = 0 and model = 1, or another optimizer"));
-}
-
 LrScheduleSpec ReadLrSchedule(const JobKeys& keys) {
   LrScheduleSpec spec;
   const Value& value =

@@ -10,8 +10,6 @@ namespace strata {
 
 /// With its groups, each of which holds for some parameter.
 OptimizerSpec ReadOptimizer(const JobKeys& keys, const std::vector<LayerSpec>& layers);
-/// Refuses ZeRO-1 and the model axis for an optimizer that sees whole parameters.
-void CheckWholeParameters(const JobKeys& keys, const Job& job);
 LrScheduleSpec ReadLrSchedule(const JobKeys& keys);
 
 }  // namespace strata
