@@ -11,7 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/job_fields.h"
+#include "engine/job/job_fields.h"
 #include "launcher/manual.h"
 #include "launcher/version.h"
 #include "lua/core/state.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/spec/fields/fields.h"
+#include "engine/base/fields/fields.h"
 
 namespace strata::launcher {
 

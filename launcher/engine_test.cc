@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "launcher/cli_testing.h"
 
 namespace strata::launcher {

@@ -1,7 +1,7 @@
 #include "launcher/manual.h"
 
+#include "engine/base/share.h"
 #include "engine/base/text.h"
-#include "engine/share/share.h"
 #include "launcher/exit_codes.h"
 #include "launcher/version.h"
 #include "lua/prompt/catalog.h"

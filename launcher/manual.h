@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "launcher/command.h"
 
 namespace strata::launcher {

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "engine/base/text.h"
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "launcher/cli_testing.h"
 #include "launcher/terminal/pty_child.h"
 

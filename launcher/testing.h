@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/engine.h"
 #include "launcher/process/child.h"
 #include "launcher/terminal/terminal.h"
 

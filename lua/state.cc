@@ -6,18 +6,18 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "lua/core/bind/binding.h"
+#include "lua/core/binding.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
 #include "lua/core/expression.h"
 #include "lua/core/globals.h"
 #include "lua/core/notes.h"
+#include "lua/core/sandbox.h"
 #include "lua/host/script_host.h"
 #include "lua/library/job_object.h"
 #include "lua/library/library.h"
+#include "lua/library/show.h"
 #include "lua/prompt/help.h"
-#include "lua/sandbox/sandbox.h"
-#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {

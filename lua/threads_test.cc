@@ -7,8 +7,8 @@
 #include <future>
 #include <thread>
 
-#include "lua/core/bind/convert.h"
 #include "lua/core/calls.h"
+#include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/testing.h"
 

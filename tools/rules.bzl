@@ -37,13 +37,13 @@ def strata_library(name, copts = [], deps = [], linkstatic = True, **kwargs):
         **kwargs
     )
 
-def strata_rooms(name, rooms, srcs = [], hdrs = [], exclude = [], **kwargs):
+def strata_folders(name, folders, srcs = [], hdrs = [], exclude = [], **kwargs):
     """A library of all that lies in these folders ("" or "folder/") but tests and benchmarks, and of srcs and hdrs."""
     apart = ["**/*_test.cc", "**/*_benchmark.cc"] + exclude
     strata_library(
         name = name,
-        srcs = srcs + native.glob([room + "*.cc" for room in rooms], exclude = apart),
-        hdrs = hdrs + native.glob([room + "*.h" for room in rooms], exclude = apart),
+        srcs = srcs + native.glob([folder + "*.cc" for folder in folders], exclude = apart),
+        hdrs = hdrs + native.glob([folder + "*.h" for folder in folders], exclude = apart),
         **kwargs
     )
 

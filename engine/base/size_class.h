@@ -1,5 +1,5 @@
 // How much memory a tensor takes on the CPU, as the engine's allocator gives it
-// (engine/tensors/allocator.h), so that predictions count the same.
+// (engine/base/tensors/allocator.h), so that predictions count the same.
 #pragma once
 
 #include <algorithm>

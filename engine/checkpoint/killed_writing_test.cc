@@ -12,9 +12,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/files/killing.h"
-#include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/write_weights.h"
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "engine/checkpoint/files/disk_log.h"
-#include "engine/checkpoint/saves/save_folder.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/save_folder.h"
+#include "engine/checkpoint/testing.h"
 
 namespace strata {
 namespace {

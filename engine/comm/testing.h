@@ -23,7 +23,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 #include "engine/comm/meeting/address.h"
 #include "engine/comm/transport.h"
 #include "engine/comm/transports/gloo.h"

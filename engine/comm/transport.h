@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/fields/tensor_spec.h"
+#include "engine/base/fields/tensor_spec.h"
 
 namespace strata {
 

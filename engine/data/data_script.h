@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "engine/base/value/value.h"
-#include "engine/spec/fields/tensor_spec.h"
+#include "engine/base/fields/tensor_spec.h"
+#include "engine/base/value.h"
 
 namespace strata {
 

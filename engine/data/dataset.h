@@ -1,5 +1,5 @@
 // Dataset: a fixed number of samples that are read by index. Torch-free. All data with an end is
-// one: sources (engine/data/sources) and steps over other data (engine/data/steps). A Lua data
+// one: sources (engine/data) and steps over other data (engine/data). A Lua data
 // function(i) is none, since it has no end.
 //
 // What a Dataset leaves to others: the order of an epoch, and which replica has which samples
@@ -13,10 +13,10 @@
 #include <span>
 #include <string>
 
+#include "engine/base/fields/tensor_spec.h"
 #include "engine/data/data_script.h"
-#include "engine/spec/fields/tensor_spec.h"
-#include "engine/spec/job/data/data_source.h"
-#include "engine/spec/job/job.h"
+#include "engine/job/data_source.h"
+#include "engine/job/job.h"
 
 namespace strata {
 

@@ -9,7 +9,7 @@
 
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata {
 namespace {

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "engine/base/error.h"
+#include "engine/base/fields/tensor_spec.h"
 #include "engine/base/text.h"
-#include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/data/sources/open_dataset.h"
+#include "engine/data/open_dataset.h"
 
 namespace strata {
 

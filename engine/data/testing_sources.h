@@ -11,8 +11,8 @@
 #include "engine/base/text.h"
 #include "engine/data/data_script.h"
 #include "engine/data/files/array_file.h"
-#include "engine/data/sources/open_dataset.h"
-#include "engine/spec/job/data/data_source.h"
+#include "engine/data/open_dataset.h"
+#include "engine/job/data_source.h"
 
 namespace strata {
 

@@ -7,16 +7,16 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/tensors/dtype.h"
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/composite.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init_type.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/own_type.h"
+#include "engine/layers/parts.h"
 #include "engine/layers/unary.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/spec/layers/own_type.h"
-#include "engine/spec/layers/parts.h"
-#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {
@@ -68,7 +68,7 @@ class CallLayer : public UnaryLayer {
   const Keeps keeps_;
 };
 
-/// A layer with a type of its own (engine/spec/layers/own_type.h): converts floating inputs to
+/// A layer with a type of its own (engine/layers/own_type.h): converts floating inputs to
 /// `type`, and the outputs of `inside` to the type of the first of them, or to float32 where there
 /// is none. The parameters are those of `inside`, under their names, and keep their type whatever
 /// the stage computes in.

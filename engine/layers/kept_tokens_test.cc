@@ -13,9 +13,9 @@
 
 #include "engine/base/error.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

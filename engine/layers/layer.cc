@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "engine/layers/losses/losses.h"
+#include "engine/layers/losses.h"
 
 namespace strata {
 

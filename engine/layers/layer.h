@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/layers/axis/axis_comm.h"
-#include "engine/spec/layers/layer_spec.h"
+#include "engine/layers/layer_spec.h"
 
 namespace strata {
 
@@ -201,7 +201,7 @@ class LayerScript {
 /// the program.
 ///
 /// `axis`: null, or a model axis of several ranks. In the latter case the spec must have gone
-/// through CheckSplits() and LayOut() (engine/spec/layers/split.h). The layer draws the values of
+/// through CheckSplits() and LayOut() (engine/layers/split.h). The layer draws the values of
 /// the whole layer and keeps this rank's share of them.
 std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
                                   std::shared_ptr<AxisComm> axis = nullptr);

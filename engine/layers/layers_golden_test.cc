@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/layers/inputs.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers/inputs.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 

@@ -1,7 +1,5 @@
 // Tests what layers promise beyond PyTorch's numbers: gradients straight into their buffers with
 // autograd's bits, split backward passes, in-place work, containers, threads.
-#include "engine/spec/layers/layers.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -19,6 +17,7 @@
 #include "engine/base/error.h"
 #include "engine/layers/kernels/avx512.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/testing.h"
 
 namespace strata {

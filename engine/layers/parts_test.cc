@@ -1,5 +1,5 @@
-// Parts of layers (engine/spec/layers/parts.h) have the whole's bits.
-#include "engine/spec/layers/parts.h"
+// Parts of layers (engine/layers/parts.h) have the whole's bits.
+#include "engine/layers/parts.h"
 
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

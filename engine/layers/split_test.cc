@@ -1,6 +1,6 @@
 // Tests layers that the ranks of the model axis share against the same layers on one rank: initial
 // values, outputs, gradients, dropout's numbers.
-#include "engine/spec/layers/split.h"
+#include "engine/layers/split.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -19,8 +19,8 @@
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/axis/testing_axis.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

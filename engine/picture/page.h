@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/picture/picture.h"
 
 namespace strata::picture {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/schedule/program/action.h"
-#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/action.h"
+#include "engine/schedule/simulator.h"
 
 namespace strata::picture {
 

@@ -7,7 +7,7 @@
 #include "engine/base/median.h"
 #include "engine/base/text.h"
 #include "engine/plan/plan_text.h"
-#include "engine/schedule/program/row_walk.h"
+#include "engine/schedule/row_walk.h"
 
 namespace strata::picture {
 namespace {

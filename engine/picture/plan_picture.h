@@ -3,14 +3,14 @@
 
 #include <vector>
 
+#include "engine/forecast/forecast.h"
+#include "engine/job/job.h"
 #include "engine/picture/picture.h"
 #include "engine/plan/plan.h"
-#include "engine/predict/forecast.h"
-#include "engine/schedule/program/program.h"
-#include "engine/schedule/program/row_walk.h"
-#include "engine/schedule/program/trace.h"
-#include "engine/schedule/simulate/simulator.h"
-#include "engine/spec/job/job.h"
+#include "engine/schedule/program.h"
+#include "engine/schedule/row_walk.h"
+#include "engine/schedule/simulator.h"
+#include "engine/schedule/trace.h"
 
 namespace strata::picture {
 

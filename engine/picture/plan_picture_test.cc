@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/plan/costs/profile.h"
+#include "engine/cost/profile.h"
+#include "engine/layers/layer_types.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata::picture {
 namespace {

@@ -21,7 +21,7 @@ constexpr double kClose = 0.5;      // in pixels; smaller distances cannot be se
 constexpr double kCharacter = 6.4;  // the width of a character in pixels
 constexpr size_t kClasses = 6;
 // The CSS classes of boxes and of their keys. The colours are the terminal's
-// (engine/schedule/simulate/gantt.h).
+// (engine/schedule/gantt.h).
 constexpr std::array<const char*, kClasses> kClassNames = {"f", "r", "b", "w", "v", "s"};
 constexpr std::array<const char*, kClasses> kClassKeys = {
     "F forward",         "R forward again",      "B, I backward",

@@ -13,7 +13,7 @@
 #include "engine/picture/lane_code.h"
 #include "engine/picture/picture.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/simulator.h"
 
 namespace strata::picture::testing {
 

@@ -10,10 +10,10 @@
 #include "engine/base/error.h"
 #include "engine/base/machine/cores.h"
 #include "engine/base/testing.h"
-#include "engine/plan/costs/profile.h"
+#include "engine/cost/profile.h"
+#include "engine/layers/testing_script.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_testing.h"
-#include "engine/spec/testing_script.h"
 
 namespace strata {
 namespace {

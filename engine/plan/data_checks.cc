@@ -9,11 +9,11 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/plan/costs/layer_costs.h"
-#include "engine/spec/job/data/data_source.h"
-#include "engine/spec/layers/inputs.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/spec/layers/targets.h"
+#include "engine/cost/layer_costs.h"
+#include "engine/job/data_source.h"
+#include "engine/layers/inputs.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/targets.h"
 
 namespace strata {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/job/job.h"
 #include "engine/plan/plan.h"
-#include "engine/spec/job/job.h"
 
 namespace strata {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/costs/link_table.h"
-#include "engine/plan/costs/profile.h"
-#include "engine/plan/costs/stage_memory.h"
-#include "engine/plan/grid/topology.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
+#include "engine/cost/link_table.h"
+#include "engine/cost/profile.h"
+#include "engine/cost/stage_memory.h"
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
+#include "engine/plan/topology.h"
 
 namespace strata {
 

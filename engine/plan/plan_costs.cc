@@ -6,8 +6,8 @@
 #include "engine/base/machine/cores.h"
 #include "engine/base/size_class.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/training/parameter_groups.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/job/parameter_groups.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/costs/layer_costs.h"
+#include "engine/cost/layer_costs.h"
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
 #include "engine/plan/plan.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
 
 namespace strata {
 

@@ -6,8 +6,8 @@
 #include "engine/base/size_class.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
+#include "engine/layers/parts.h"
 #include "engine/plan/plan_testing.h"
-#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {

@@ -14,7 +14,7 @@
 #include "engine/base/error.h"
 #include "engine/base/machine/cores.h"
 #include "engine/base/text.h"
-#include "engine/plan/costs/calibration.h"
+#include "engine/cost/calibration.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/planner.h"

@@ -6,12 +6,12 @@
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
+#include "engine/job/data_source.h"
+#include "engine/layers/parts.h"
+#include "engine/layers/testing_script.h"
 #include "engine/plan/plan_testing.h"
 #include "engine/plan/plan_text.h"
 #include "engine/plan/recompute.h"
-#include "engine/spec/job/data/data_source.h"
-#include "engine/spec/layers/parts.h"
-#include "engine/spec/testing_script.h"
 
 namespace strata {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/job/job.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata {
 

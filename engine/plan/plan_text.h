@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/layers/parts.h"
 #include "engine/plan/plan.h"
-#include "engine/spec/layers/parts.h"
 
 namespace strata {
 

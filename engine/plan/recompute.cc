@@ -3,8 +3,8 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/select.h"
-#include "engine/spec/layers/parts.h"
+#include "engine/job/select.h"
+#include "engine/layers/parts.h"
 
 namespace strata {
 namespace {

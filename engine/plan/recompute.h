@@ -3,15 +3,15 @@
 
 #include <vector>
 
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
 #include "engine/plan/plan.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
 
 namespace strata {
 
 /// Numbers the segments of job.recompute: LayerPlan::segment. REQUIRES: layers and stages are
 /// planned. Throws ConfigError for a function that gives something else than a boolean; `script`
-/// may be null without one. "auto" has none yet: PlanJob() (schedule/job/planned_program.h) fits
+/// may be null without one. "auto" has none yet: PlanJob() (search/plan_job.h) fits
 /// them to the program.
 void PlanSegments(const Job& job, Script* script, Plan& plan);
 

@@ -1,5 +1,5 @@
 // Engines as their users see them: all ranks in threads.
-#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/engine.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -17,10 +17,10 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/transports/thread_transport.h"
-#include "engine/layers/losses/loss_scope.h"
+#include "engine/job/data_source.h"
+#include "engine/layers/loss_scope.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/schedule/job/planned_program.h"
-#include "engine/spec/job/data/data_source.h"
+#include "engine/search/plan_job.h"
 
 namespace strata {
 namespace {

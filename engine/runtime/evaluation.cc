@@ -9,11 +9,11 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
+#include "engine/job/data_source.h"
 #include "engine/layers/layer.h"
-#include "engine/layers/losses/loss_scope.h"
+#include "engine/layers/loss_scope.h"
 #include "engine/runtime/step/totals.h"
-#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

@@ -5,9 +5,9 @@
 #include <atomic>
 #include <memory>
 
-#include "engine/runtime/feed/batch_source.h"
-#include "engine/runtime/interface/engine.h"
-#include "engine/runtime/interface/engine_tensors.h"
+#include "engine/runtime/batch_source.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/metrics.h"
 #include "engine/runtime/stage/rank_context.h"
 #include "engine/runtime/step/runner.h"

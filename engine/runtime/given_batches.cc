@@ -3,11 +3,11 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/comm/groups/specs.h"
-#include "engine/layers/losses/losses.h"
-#include "engine/runtime/feed/batch_source.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/spec/layers/targets.h"
+#include "engine/comm/specs.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/losses.h"
+#include "engine/layers/targets.h"
+#include "engine/runtime/batch_source.h"
 
 namespace strata {
 

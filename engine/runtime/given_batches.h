@@ -3,11 +3,11 @@
 
 #include <memory>
 
+#include "engine/job/job.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/interface/engine_script.h"
-#include "engine/runtime/interface/engine_tensors.h"
+#include "engine/runtime/engine_script.h"
+#include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/step/run_tables.h"
-#include "engine/spec/job/job.h"
 
 namespace strata {
 

@@ -5,14 +5,14 @@
 #include <span>
 #include <vector>
 
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 #include "engine/comm/place.h"
 #include "engine/comm/transport.h"
+#include "engine/forecast/proved_programs.h"
+#include "engine/job/job.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/interface/engine.h"
-#include "engine/runtime/interface/engine_script.h"
-#include "engine/schedule/job/proved_programs.h"
-#include "engine/spec/job/job.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/engine_script.h"
 
 namespace strata {
 

@@ -1,18 +1,20 @@
 // What engines take of memory where a plan says how much that is: at the start, and while a save is
-// written. By the accounts of tensors (engine/tensors/allocator.h); ranks are threads.
+// written. By the accounts of tensors (engine/base/tensors/allocator.h); ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/base/tensors/allocator.h"
 #include "engine/checkpoint/files/disk_log.h"
-#include "engine/checkpoint/saves/save_folder.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/save_folder.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/comm/transports/thread_transport.h"
+#include "engine/forecast/memory_forecast.h"
+#include "engine/forecast/planned_program.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/schedule/costs/memory_forecast.h"
-#include "engine/tensors/allocator.h"
+#include "engine/search/plan_job.h"
 
 namespace strata {
 namespace {

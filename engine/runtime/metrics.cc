@@ -13,11 +13,11 @@
 #include <optional>
 
 #include "engine/base/error.h"
+#include "engine/base/fields/fields.h"
 #include "engine/base/text.h"
-#include "engine/layers/losses/losses.h"
-#include "engine/runtime/interface/records.h"
-#include "engine/spec/fields/fields.h"
-#include "engine/spec/layers/targets.h"
+#include "engine/layers/losses.h"
+#include "engine/layers/targets.h"
+#include "engine/runtime/records.h"
 
 namespace strata {
 namespace {

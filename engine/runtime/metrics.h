@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "engine/comm/transport.h"
+#include "engine/job/job.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/stage/run_spec.h"
-#include "engine/spec/job/job.h"
 
 namespace strata {
 

@@ -1,5 +1,5 @@
 // Cuts inside of layers: the bits are those of a training that is not cut, wherever parts are.
-#include "engine/spec/layers/parts.h"
+#include "engine/layers/parts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,9 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/search/plan_job.h"
 
 namespace strata {
 namespace {

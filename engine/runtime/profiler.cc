@@ -22,17 +22,17 @@
 
 #include "engine/base/check.h"
 #include "engine/base/median.h"
+#include "engine/base/tensors/dtype.h"
+#include "engine/base/tensors/threads.h"
 #include "engine/comm/cuda/take_device.h"
+#include "engine/job/job_fields.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/random/random.h"
-#include "engine/runtime/feed/batch_source.h"
-#include "engine/runtime/optimizers/optimizer.h"
+#include "engine/runtime/batch_source.h"
 #include "engine/runtime/stage/flat_parameters.h"
 #include "engine/runtime/stage/torch_errors.h"
+#include "engine/runtime/update/optimizer.h"
 #include "engine/runtime/update/reductions.h"
-#include "engine/spec/job/job_fields.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/tensors/dtype.h"
-#include "engine/tensors/threads.h"
 
 namespace strata {
 namespace {

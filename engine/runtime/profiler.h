@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "engine/plan/costs/profile.h"
-#include "engine/runtime/interface/engine_script.h"
+#include "engine/cost/profile.h"
+#include "engine/runtime/engine_script.h"
 
 namespace strata {
 

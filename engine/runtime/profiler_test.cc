@@ -11,10 +11,10 @@
 #include <memory>
 #include <thread>
 
+#include "engine/job/job_fields.h"
 #include "engine/layers/testing.h"
 #include "engine/runtime/testing.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/job/job_fields.h"
 
 namespace strata {
 namespace {

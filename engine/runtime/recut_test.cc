@@ -8,11 +8,12 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/comm/testing.h"
 #include "engine/comm/transports/gloo.h"
 #include "engine/runtime/saves/move_state.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/search/plan_job.h"
 
 namespace strata {
 namespace {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "engine/base/error.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/random/random.h"
-#include "engine/runtime/interface/engine_script.h"
+#include "engine/runtime/engine_script.h"
 #include "engine/runtime/stage/stage.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata::testing {
 

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "engine/job/build_job.h"
+#include "engine/job/data_source.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/interface/engine_tensors.h"
+#include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/testing.h"
-#include "engine/schedule/job/planned_program.h"
-#include "engine/spec/job/build_job.h"
-#include "engine/spec/job/data/data_source.h"
+#include "engine/search/plan_job.h"
 
 namespace strata::testing {
 

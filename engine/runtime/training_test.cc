@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "engine/base/testing.h"
+#include "engine/job/job_fields.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/runtime/update/reductions.h"
-#include "engine/spec/job/job_fields.h"
 
 namespace strata {
 namespace {

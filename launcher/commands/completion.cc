@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/flags/overrides.h"
+#include "engine/job/flags/overrides.h"
 #include "launcher/command.h"
 #include "launcher/manual.h"
 #include "launcher/version.h"

@@ -7,11 +7,11 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
-#include "engine/runtime/interface/texts.h"
+#include "engine/runtime/texts.h"
 #include "launcher/command.h"
+#include "launcher/commands/inference_job.h"
 #include "launcher/commands/prompts.h"
-#include "launcher/job/inference_job.h"
-#include "launcher/job/script_job.h"
+#include "launcher/commands/script_job.h"
 #include "launcher/report/train_report.h"
 
 namespace strata::launcher {

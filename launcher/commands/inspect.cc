@@ -3,8 +3,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/spec/flags/flags.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/job/flags/flags.h"
 #include "launcher/command.h"
 #include "launcher/report/inspect_report.h"
 

@@ -6,10 +6,10 @@
 
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
-#include "engine/share/share.h"
-#include "engine/spec/flags/flags.h"
+#include "engine/job/flags/flags.h"
 #include "launcher/command.h"
 
 namespace strata::launcher {

@@ -12,14 +12,14 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/data/sources/open_dataset.h"
-#include "engine/runtime/interface/records.h"
-#include "engine/spec/job/data/data_source.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/data/open_dataset.h"
+#include "engine/job/data_source.h"
+#include "engine/layers/layer_types.h"
+#include "engine/runtime/records.h"
 #include "launcher/command.h"
-#include "launcher/job/inference_job.h"
-#include "launcher/job/script_job.h"
-#include "launcher/report/predictions/predictions.h"
+#include "launcher/commands/inference_job.h"
+#include "launcher/commands/script_job.h"
+#include "launcher/report/predictions.h"
 #include "launcher/report/train_report.h"
 
 namespace strata::launcher {

@@ -6,7 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "launcher/command.h"
-#include "launcher/job/script_job.h"
+#include "launcher/commands/script_job.h"
 #include "launcher/prompt/interrupts.h"
 #include "launcher/prompt/prompt.h"
 #include "launcher/version.h"

@@ -7,7 +7,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
-#include "engine/spec/flags/flags.h"
+#include "engine/job/flags/flags.h"
 #include "launcher/command.h"
 #include "launcher/manual.h"
 #include "launcher/version.h"

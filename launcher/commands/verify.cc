@@ -6,13 +6,13 @@
 
 #include "engine/base/machine/cores.h"
 #include "engine/base/text.h"
-#include "engine/schedule/job/planned_program.h"
+#include "engine/forecast/planned_program.h"
 #include "launcher/command.h"
-#include "launcher/job/rank_job.h"
-#include "launcher/job/script_job.h"
+#include "launcher/commands/rank_job.h"
+#include "launcher/commands/run_recorder.h"
+#include "launcher/commands/script_job.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/terminal/terminal.h"
-#include "launcher/verify/run_recorder.h"
 
 namespace strata::launcher {
 namespace {

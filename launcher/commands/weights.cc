@@ -6,17 +6,17 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/fields/quantity.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
 #include "engine/checkpoint/weights/write_weights.h"
-#include "engine/spec/fields/quantity.h"
-#include "engine/spec/flags/flags.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/spec/layers/parts.h"
+#include "engine/job/flags/flags.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/parts.h"
 #include "launcher/command.h"
-#include "launcher/job/script_job.h"
+#include "launcher/commands/script_job.h"
 
 namespace strata::launcher {
 namespace {

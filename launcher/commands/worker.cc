@@ -1,11 +1,11 @@
 // The command `strata worker`, which runs the ranks of this machine for a `strata train --hostfile`
 // on another machine.
-#include "launcher/process/nodes/worker.h"
+#include "launcher/process/worker.h"
 
 #include "engine/base/error.h"
 #include "launcher/command.h"
-#include "launcher/job/links_job.h"
-#include "launcher/job/training_job.h"
+#include "launcher/commands/links_job.h"
+#include "launcher/commands/training_job.h"
 #include "launcher/place/remote.h"
 
 namespace strata::launcher {

@@ -15,8 +15,8 @@
 #include "engine/base/machine/cores.h"
 #include "engine/base/machine/gpu.h"
 #include "engine/base/machine/memory.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
-#include "engine/share/share.h"
 
 namespace strata::launcher {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 
 namespace strata::launcher {
 

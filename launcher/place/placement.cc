@@ -8,8 +8,8 @@
 #include "engine/base/machine/gpu.h"
 #include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
-#include "engine/spec/flags/config_file.h"
-#include "launcher/process/nodes/job_process.h"
+#include "engine/job/flags/config_file.h"
+#include "launcher/process/job_process.h"
 
 namespace strata::launcher {
 namespace {

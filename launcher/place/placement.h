@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/fields/fields.h"
+#include "engine/base/value.h"
 #include "engine/comm/meeting/discovery.h"
 #include "engine/comm/place.h"
-#include "engine/spec/fields/fields.h"
 #include "launcher/place/hosts.h"
 
 namespace strata::launcher {

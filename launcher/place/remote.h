@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/comm/meeting/discovery.h"
 #include "launcher/place/placement.h"
-#include "launcher/process/nodes/worker.h"
+#include "launcher/process/worker.h"
 
 namespace strata::launcher {
 

@@ -9,7 +9,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/spec/flags/flags.h"
+#include "engine/job/flags/flags.h"
 
 namespace strata::launcher {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "launcher/process/streams/pipes.h"
+#include "launcher/process/pipes.h"
 
 namespace strata::launcher {
 

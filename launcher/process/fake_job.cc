@@ -28,9 +28,9 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/comm/peer_error.h"
-#include "launcher/process/nodes/worker.h"
-#include "launcher/process/streams/output_queue.h"
+#include "launcher/process/output_queue.h"
 #include "launcher/process/supervisor.h"
+#include "launcher/process/worker.h"
 
 namespace strata::launcher {
 namespace {

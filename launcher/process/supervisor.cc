@@ -11,12 +11,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "launcher/process/nodes/node.h"
-#include "launcher/process/nodes/rank_process.h"
-#include "launcher/process/nodes/signals.h"
-#include "launcher/process/nodes/verdict.h"
-#include "launcher/process/nodes/worker.h"
-#include "launcher/process/streams/pipes.h"
+#include "launcher/process/node.h"
+#include "launcher/process/pipes.h"
+#include "launcher/process/rank_process.h"
+#include "launcher/process/signals.h"
+#include "launcher/process/verdict.h"
+#include "launcher/process/worker.h"
 
 namespace strata::launcher {
 namespace {

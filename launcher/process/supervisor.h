@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/nodes/job_process.h"
-#include "launcher/process/nodes/worker.h"
-#include "launcher/process/streams/output_queue.h"
+#include "launcher/process/job_process.h"
+#include "launcher/process/output_queue.h"
+#include "launcher/process/worker.h"
 
 namespace strata::launcher {
 

@@ -1,9 +1,9 @@
-// Where a training's flight records (engine/runtime/flight/flight.h) are kept.
+// Where a training's flight records (engine/runtime/watch/flight.h) are kept.
 #pragma once
 
 #include <string>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 
 namespace strata::launcher {
 

@@ -8,13 +8,13 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/safetensors.h"
 #include "engine/checkpoint/files/tensor_name.h"
-#include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/checkpoint/saves/save_folder.h"
-#include "engine/checkpoint/saves/shards.h"
-#include "engine/runtime/flight/flight.h"
+#include "engine/checkpoint/save_folder.h"
+#include "engine/checkpoint/shards.h"
+#include "engine/runtime/watch/flight.h"
 
 namespace strata::launcher {
 namespace {

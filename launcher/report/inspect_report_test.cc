@@ -7,8 +7,8 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/testing.h"
 
 namespace strata::launcher {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "engine/base/fd.h"
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 
 namespace strata::launcher {
 

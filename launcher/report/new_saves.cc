@@ -8,8 +8,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/save_folder.h"
-#include "engine/spec/job/job.h"
+#include "engine/checkpoint/save_folder.h"
+#include "engine/job/job.h"
 
 namespace strata::launcher {
 namespace {

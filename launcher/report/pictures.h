@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "engine/base/value/value.h"
+#include "engine/base/fields/fields.h"
+#include "engine/base/value.h"
+#include "engine/job/job.h"
 #include "engine/picture/picture.h"
-#include "engine/schedule/program/trace.h"
-#include "engine/spec/fields/fields.h"
-#include "engine/spec/job/job.h"
+#include "engine/schedule/trace.h"
 
 namespace strata::launcher {
 

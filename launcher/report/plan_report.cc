@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/forecast/decisions.h"
+#include "engine/forecast/forecast_text.h"
+#include "engine/forecast/summary.h"
 #include "engine/plan/language_model.h"
 #include "engine/plan/plan_text.h"
-#include "engine/predict/decisions.h"
-#include "engine/predict/forecast_text.h"
-#include "engine/predict/summary.h"
-#include "engine/schedule/lower/lowering.h"
-#include "engine/schedule/program/lifetimes.h"
-#include "engine/schedule/simulate/gantt.h"
+#include "engine/schedule/gantt.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/schedule/lowering.h"
 
 namespace strata::launcher {
 namespace {

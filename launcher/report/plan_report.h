@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
+#include "engine/forecast/forecast.h"
+#include "engine/forecast/outlook.h"
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
 #include "engine/plan/plan.h"
-#include "engine/predict/forecast.h"
-#include "engine/predict/outlook.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
 
 namespace strata::launcher {
 

@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "engine/base/testing.h"
-#include "engine/predict/forecast_text.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/forecast/forecast_text.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata::launcher {
 namespace {

@@ -7,11 +7,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/predict/cluster/simulated_run.h"
-#include "engine/predict/decisions.h"
-#include "engine/predict/search/job_search.h"
-#include "engine/schedule/job/planned_program.h"
-#include "engine/schedule/lower/lowering.h"
+#include "engine/forecast/decisions.h"
+#include "engine/forecast/planned_program.h"
+#include "engine/schedule/lowering.h"
+#include "engine/search/cluster/simulated_run.h"
+#include "engine/search/job_search.h"
+#include "engine/search/plan_job.h"
 
 namespace strata::launcher {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "engine/base/value/value.h"
-#include "engine/spec/fields/fields.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
+#include "engine/base/fields/fields.h"
+#include "engine/base/value.h"
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
 
 namespace strata::launcher {
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
-#include "launcher/process/nodes/job_process.h"
-#include "launcher/process/streams/pipes.h"
+#include "launcher/process/job_process.h"
+#include "launcher/process/pipes.h"
 
 namespace strata::launcher {
 

@@ -7,9 +7,9 @@
 
 #include "engine/base/median.h"
 #include "engine/base/text.h"
-#include "engine/predict/summary.h"
-#include "engine/runtime/interface/records.h"
-#include "engine/runtime/interface/texts.h"
+#include "engine/forecast/summary.h"
+#include "engine/runtime/records.h"
+#include "engine/runtime/texts.h"
 #include "launcher/terminal/progress_bar.h"
 
 namespace strata::launcher {

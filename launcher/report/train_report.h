@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value/value.h"
-#include "engine/runtime/interface/engine.h"
-#include "launcher/process/nodes/job_process.h"
+#include "engine/base/value.h"
+#include "engine/runtime/engine.h"
+#include "launcher/process/job_process.h"
 #include "launcher/report/line_log.h"
 #include "launcher/report/new_saves.h"
 #include "launcher/terminal/terminal.h"

@@ -12,7 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/runtime/interface/records.h"
+#include "engine/runtime/records.h"
 #include "launcher/terminal/pty.h"
 #include "launcher/testing.h"
 

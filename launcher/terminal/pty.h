@@ -11,7 +11,7 @@
 #include <array>
 #include <string>
 
-#include "launcher/process/streams/pipes.h"
+#include "launcher/process/pipes.h"
 
 namespace strata::launcher {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/process/streams/output_queue.h"
+#include "launcher/process/output_queue.h"
 
 namespace strata::launcher {
 

@@ -9,7 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "lua/core/bind/binding.h"
+#include "lua/core/binding.h"
 #include "lua/core/expression.h"
 #include "lua/core/globals.h"
 

@@ -12,10 +12,10 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/convert.h"
+#include "lua/core/binding.h"
 #include "lua/core/calls.h"
 #include "lua/core/chunk.h"
+#include "lua/core/convert.h"
 #include "lua/core/globals.h"
 
 namespace strata::lua {

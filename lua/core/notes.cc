@@ -1,9 +1,9 @@
 // Notes beside values, in tables of the registry.
 #include "lua/core/notes.h"
 
-#include "engine/base/value/value.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/convert.h"
+#include "engine/base/value.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
 
 namespace strata::lua {
 namespace {

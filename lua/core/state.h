@@ -20,10 +20,10 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/value/value.h"
-#include "engine/spec/flags/flags.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
+#include "engine/base/value.h"
+#include "engine/job/flags/flags.h"
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
 
 struct lua_State;
 

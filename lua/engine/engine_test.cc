@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/schedule/job/proved_programs.h"
+#include "engine/forecast/proved_programs.h"
 #include "lua/host/engine_api.h"
 #include "lua/testing.h"
 

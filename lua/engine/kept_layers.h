@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/layers/layer.h"
-#include "lua/core/bind/bind.h"
+#include "lua/core/bind.h"
 
 namespace strata::lua {
 

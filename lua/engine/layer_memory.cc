@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "engine/base/size_class.h"
-#include "engine/tensors/allocator.h"
-#include "engine/tensors/dtype.h"
-#include "engine/tensors/threads.h"
+#include "engine/base/tensors/allocator.h"
+#include "engine/base/tensors/dtype.h"
+#include "engine/base/tensors/threads.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {

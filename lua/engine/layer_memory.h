@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "engine/layers/layer.h"
-#include "engine/spec/layers/script.h"
+#include "engine/layers/script.h"
 
 namespace strata::lua {
 

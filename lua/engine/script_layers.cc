@@ -11,20 +11,20 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/tensors/copy_on_write.h"
 #include "engine/base/text.h"
-#include "engine/comm/groups/current.h"
+#include "engine/comm/current.h"
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/composite.h"
 #include "engine/layers/random/random.h"
-#include "engine/tensors/copy_on_write.h"
-#include "lua/core/bind/bind.h"
-#include "lua/core/bind/convert.h"
+#include "lua/core/bind.h"
+#include "lua/core/convert.h"
 #include "lua/engine/kept_layers.h"
 #include "lua/engine/script_call.h"
-#include "lua/tensors/operators/call.h"
+#include "lua/library/own_layer.h"
+#include "lua/tensors/call.h"
 #include "lua/tensors/tensor_object.h"
 #include "lua/tensors/tensors.h"
-#include "lua/values/own_layer.h"
 
 namespace strata::lua {
 namespace {

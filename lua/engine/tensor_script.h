@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/runtime/interface/engine_script.h"
+#include "engine/runtime/engine_script.h"
 #include "lua/core/state.h"
 
 namespace strata::lua {

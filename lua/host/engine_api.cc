@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
-#include "engine/share/share.h"
 
 namespace strata::lua {
 namespace {

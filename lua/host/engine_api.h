@@ -7,15 +7,15 @@
 #include <span>
 #include <string>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/comm/place.h"
+#include "engine/cost/profile.h"
 #include "engine/data/data_script.h"
-#include "engine/plan/costs/profile.h"
+#include "engine/forecast/proved_programs.h"
+#include "engine/job/job.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/flight/flight.h"
-#include "engine/runtime/interface/engine.h"
-#include "engine/schedule/job/proved_programs.h"
-#include "engine/spec/job/job.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/watch/flight.h"
 #include "lua/core/state.h"
 
 namespace strata::lua {
@@ -70,7 +70,7 @@ class EngineApi {
       const std::function<void(const KnownSeconds& layers, double processor_share)>& measured)
       const = 0;
 
-  /// What messages take between all ranks (engine/comm/transports/measure_links.h), of which this
+  /// What messages take between all ranks (engine/runtime/measure_links.h), of which this
   /// process is one, on the machine `host`. Collective.
   virtual LinkTable MeasureLinks(const std::string& transport, const RankPlace& place,
                                  const std::string& host) const = 0;

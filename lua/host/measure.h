@@ -2,11 +2,11 @@
 // measured once is kept in the shared cache folder.
 #pragma once
 
-#include "engine/plan/costs/profile.h"
+#include "engine/cost/profile.h"
+#include "engine/forecast/step_window.h"
+#include "engine/job/job.h"
 #include "engine/plan/plan.h"
-#include "engine/predict/live/step_window.h"
-#include "engine/schedule/program/program.h"
-#include "engine/spec/job/job.h"
+#include "engine/schedule/program.h"
 #include "lua/core/state.h"
 
 namespace strata::lua {
@@ -31,7 +31,7 @@ Measure MeasureHere(State& state, MeasureIn where);
 
 /// Keeps what the steps of a training on this machine took, for the plans of later ones. `step`: of
 /// this plan, not disturbed; `program`: its own, not lowered. Nothing is thrown or said where it
-/// cannot be kept. REQUIRES: TellsOfLayers() (engine/predict/live/run_profile.h).
+/// cannot be kept. REQUIRES: TellsOfLayers() (engine/forecast/run_profile.h).
 void RememberRun(const Job& job, const Plan& plan, const schedule::Program& program,
                  const MeasuredStep& step);
 

@@ -22,7 +22,7 @@
 #include "engine/base/error.h"
 #include "engine/base/median.h"
 #include "engine/base/text.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata::lua {
 namespace {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "engine/base/fd.h"
-#include "engine/base/value/value.h"
-#include "engine/plan/costs/profile.h"
+#include "engine/base/value.h"
+#include "engine/cost/profile.h"
 
 namespace strata::lua {
 

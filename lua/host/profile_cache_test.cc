@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "engine/spec/layers/layers.h"
+#include "engine/layers/layer_types.h"
 #include "lua/testing.h"
 
 namespace strata::lua {

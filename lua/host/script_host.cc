@@ -1,7 +1,7 @@
 // A state's functions, called with plain values.
 #include "lua/host/script_host.h"
 
-#include "lua/core/bind/convert.h"
+#include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/host/engine_api.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/data/data_script.h"
-#include "engine/spec/layers/script.h"
+#include "engine/layers/script.h"
 #include "lua/core/state.h"
 
 namespace strata::lua {

@@ -7,14 +7,14 @@
 #include <string_view>
 
 #include "engine/data/dataset.h"
-#include "lua/core/bind/object.h"
+#include "lua/core/object.h"
 
 namespace strata::lua {
 
 /// What strata.data.NAME{...} gives, and every step over it: d:take(5). It is opened when somebody
 /// asks what it holds: #d, d[i], print(d), d:split{...}.
 struct DatasetObject {
-  Value source;        ///< engine/spec/job/data/data_source.h
+  Value source;        ///< engine/job/data_source.h
   std::string folder;  ///< relative paths are relative to it
   std::shared_ptr<const Dataset> opened = {};
 };

@@ -5,13 +5,13 @@
 #include <memory>
 #include <string>
 
+#include "engine/forecast/saved_plan.h"
+#include "engine/job/build_job.h"
+#include "engine/job/flags/flags.h"
 #include "engine/plan/plan.h"
-#include "engine/predict/saved_plan.h"
-#include "engine/runtime/interface/engine.h"
-#include "engine/spec/flags/flags.h"
-#include "engine/spec/job/build_job.h"
-#include "lua/core/bind/object.h"
-#include "lua/values/show.h"
+#include "engine/runtime/engine.h"
+#include "lua/core/object.h"
+#include "lua/library/show.h"
 
 namespace strata::lua {
 

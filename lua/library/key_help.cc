@@ -4,11 +4,11 @@
 #include <algorithm>
 
 #include "engine/base/text.h"
+#include "engine/job/data_source.h"
+#include "engine/job/precision.h"
 #include "engine/plan/cut/cut.h"
-#include "engine/predict/cluster/cluster.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/spec/job/data/data_source.h"
-#include "engine/spec/job/training/precision.h"
+#include "engine/search/cluster/cluster.h"
 
 namespace strata::lua {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/job/job_fields.h"
+#include "engine/job/job_fields.h"
 
 namespace strata::lua {
 

@@ -1,7 +1,7 @@
 // Makes the library out of its parts.
 #include "lua/library/library.h"
 
-#include "lua/core/bind/binding.h"
+#include "lua/core/binding.h"
 #include "lua/core/notes.h"
 #include "lua/library/job_object.h"
 

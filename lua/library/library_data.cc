@@ -1,9 +1,9 @@
 // strata.data: the declarations of data sources.
 
 #include "engine/base/text.h"
-#include "engine/spec/job/data/data_source.h"
-#include "lua/core/bind/arguments.h"
-#include "lua/core/bind/bind.h"
+#include "engine/job/data_source.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/library/dataset_object.h"

@@ -1,6 +1,6 @@
 // strata.read.
 
-#include "lua/core/bind/bind.h"
+#include "lua/core/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
 #include "lua/core/file_access.h"

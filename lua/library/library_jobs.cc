@@ -1,10 +1,10 @@
 // strata.job, strata.options, strata.load; the objects of jobs.
 
 #include "engine/base/text.h"
-#include "engine/spec/flags/overrides.h"
-#include "engine/spec/job/job_fields.h"
-#include "engine/spec/layers/parts.h"
-#include "lua/core/bind/bind.h"
+#include "engine/job/flags/overrides.h"
+#include "engine/job/job_fields.h"
+#include "engine/layers/parts.h"
+#include "lua/core/bind.h"
 #include "lua/core/chunk.h"
 #include "lua/core/core.h"
 #include "lua/core/file_access.h"
@@ -12,8 +12,8 @@
 #include "lua/library/dataset_object.h"
 #include "lua/library/job_object.h"
 #include "lua/library/key_help.h"
+#include "lua/library/layer_object.h"
 #include "lua/library/library.h"
-#include "lua/values/layer_object.h"
 
 namespace strata::lua {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "engine/base/text.h"
-#include "engine/base/value/value_json.h"
-#include "lua/core/bind/bind.h"
+#include "engine/base/value_json.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/library/library.h"

@@ -4,13 +4,13 @@
 #include <cctype>
 
 #include "engine/base/text.h"
-#include "lua/core/bind/arguments.h"
-#include "lua/core/bind/bind.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
+#include "lua/library/layer_object.h"
 #include "lua/library/library.h"
-#include "lua/values/layer_object.h"
-#include "lua/values/own_layer.h"
+#include "lua/library/own_layer.h"
 
 namespace strata::lua {
 namespace {

@@ -1,7 +1,7 @@
 // strata.maps: how tensors of published models meet those of models/, as tables.
 #include "engine/checkpoint/weights/weight_map.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/convert.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
 #include "lua/core/notes.h"
 #include "lua/library/library.h"
 

@@ -1,9 +1,9 @@
 // strata.partition: cuts of weights, without a job.
 
+#include "engine/base/fields/fields.h"
 #include "engine/plan/cut/partition.h"
-#include "engine/spec/fields/fields.h"
-#include "lua/core/bind/arguments.h"
-#include "lua/core/bind/bind.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/notes.h"
 #include "lua/library/library.h"
 

@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/fields/fields.h"
 #include "engine/base/text.h"
-#include "engine/predict/search/job_search.h"
-#include "engine/spec/fields/fields.h"
-#include "engine/spec/flags/overrides.h"
-#include "lua/core/bind/arguments.h"
-#include "lua/core/bind/bind.h"
+#include "engine/job/flags/overrides.h"
+#include "engine/search/job_search.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/library/job_object.h"
 #include "lua/library/library.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "lua/core/bind/binding.h"
+#include "lua/core/binding.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/host/engine_api.h"

@@ -6,12 +6,12 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/fields/fields.h"
 #include "engine/base/text.h"
-#include "engine/plan/grid/grid.h"
-#include "engine/plan/grid/topology.h"
-#include "engine/spec/fields/fields.h"
-#include "lua/core/bind/arguments.h"
-#include "lua/core/bind/bind.h"
+#include "engine/plan/grid.h"
+#include "engine/plan/topology.h"
+#include "lua/core/arguments.h"
+#include "lua/core/bind.h"
 #include "lua/library/library.h"
 #include "lua/library/topology_object.h"
 

@@ -4,8 +4,8 @@
 #include <lua.hpp>
 #include <vector>
 
-#include "engine/schedule/program/program.h"
-#include "lua/core/bind/bind.h"
+#include "engine/schedule/program.h"
+#include "lua/core/bind.h"
 
 namespace strata::lua {
 

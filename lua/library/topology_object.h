@@ -1,8 +1,8 @@
 // Topologies as values of Lua. Internal to lua/.
 #pragma once
 
-#include "engine/plan/grid/topology.h"
-#include "lua/core/bind/object.h"
+#include "engine/plan/topology.h"
+#include "lua/core/object.h"
 
 namespace strata::lua {
 

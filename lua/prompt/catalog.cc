@@ -6,17 +6,17 @@
 #include <map>
 
 #include "engine/base/text.h"
+#include "engine/job/data_source.h"
+#include "engine/job/job_fields.h"
+#include "engine/layers/layer_types.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/spec/job/data/data_source.h"
-#include "engine/spec/job/job_fields.h"
-#include "engine/spec/layers/layers.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/object.h"
+#include "lua/core/binding.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
+#include "lua/core/object.h"
 #include "lua/library/key_help.h"
-#include "lua/values/layer_object.h"
+#include "lua/library/layer_object.h"
 
 namespace strata::lua {
 namespace {

@@ -2,8 +2,8 @@
 // annotations and completion in shells come from it.
 #pragma once
 
-#include "engine/base/value/value.h"
-#include "engine/spec/fields/fields.h"
+#include "engine/base/fields/fields.h"
+#include "engine/base/value.h"
 #include "lua/core/state.h"
 
 namespace strata::lua {

@@ -3,9 +3,9 @@
 
 #include <set>
 
-#include "engine/spec/job/data/data_source.h"
-#include "engine/spec/job/job_fields.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/job/data_source.h"
+#include "engine/job/job_fields.h"
+#include "engine/layers/layer_types.h"
 #include "lua/testing.h"
 
 namespace strata::lua {

@@ -6,17 +6,17 @@
 
 #include "engine/base/text.h"
 #include "engine/schedule/generators/generators.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/convert.h"
-#include "lua/core/bind/object.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/expression.h"
 #include "lua/core/notes.h"
+#include "lua/core/object.h"
 #include "lua/core/state.h"
 #include "lua/library/key_help.h"
+#include "lua/library/layer_object.h"
 #include "lua/prompt/follow.h"
 #include "lua/prompt/help.h"
-#include "lua/values/layer_object.h"
 
 namespace strata::lua {
 namespace {

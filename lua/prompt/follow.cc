@@ -5,11 +5,11 @@
 #include <cctype>
 #include <vector>
 
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/object.h"
+#include "lua/core/binding.h"
 #include "lua/core/expression.h"
 #include "lua/core/notes.h"
-#include "lua/values/layer_object.h"
+#include "lua/core/object.h"
+#include "lua/library/layer_object.h"
 
 namespace strata::lua {
 namespace {

@@ -5,19 +5,19 @@
 #include <cstring>
 
 #include "engine/base/text.h"
-#include "engine/spec/job/job_fields.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/convert.h"
-#include "lua/core/bind/object.h"
+#include "engine/job/job_fields.h"
+#include "lua/core/binding.h"
 #include "lua/core/chunk.h"
+#include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/expression.h"
 #include "lua/core/notes.h"
+#include "lua/core/object.h"
 #include "lua/host/engine_api.h"
 #include "lua/library/key_help.h"
+#include "lua/library/layer_object.h"
+#include "lua/library/show.h"
 #include "lua/prompt/follow.h"
-#include "lua/values/layer_object.h"
-#include "lua/values/show.h"
 
 namespace strata::lua {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/convert.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {

@@ -10,7 +10,7 @@
 #include "engine/base/text.h"
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/axis/crossing.h"
-#include "lua/core/bind/bind.h"
+#include "lua/core/bind.h"
 #include "lua/core/core.h"
 #include "lua/tensors/tensor_object.h"
 #include "lua/tensors/tensors.h"

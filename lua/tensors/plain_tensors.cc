@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "engine/comm/groups/specs.h"
-#include "engine/tensors/dtype.h"
+#include "engine/base/tensors/dtype.h"
+#include "engine/comm/specs.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <vector>
 
+#include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
-#include "engine/tensors/dtype.h"
 
 namespace strata::lua {
 namespace {

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
 #include "engine/data/files/array_file.h"
-#include "engine/tensors/dtype.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/convert.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
 #include "lua/core/file_access.h"
 #include "lua/library/library.h"
 #include "lua/tensors/tensors.h"

@@ -10,13 +10,13 @@
 #include <optional>
 
 #include "engine/base/error.h"
+#include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
-#include "engine/tensors/dtype.h"
-#include "lua/core/bind/bind.h"
-#include "lua/core/bind/convert.h"
+#include "lua/core/bind.h"
+#include "lua/core/convert.h"
+#include "lua/tensors/call.h"
+#include "lua/tensors/functional.h"
 #include "lua/tensors/index.h"
-#include "lua/tensors/operators/call.h"
-#include "lua/tensors/operators/functional.h"
 #include "lua/tensors/print.h"
 #include "lua/tensors/tensors.h"
 

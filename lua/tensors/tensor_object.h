@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "lua/core/bind/bind.h"
+#include "lua/core/bind.h"
 
 namespace strata::lua {
 

@@ -8,16 +8,16 @@
 #include <cmath>
 
 #include "engine/base/error.h"
+#include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
-#include "engine/tensors/dtype.h"
-#include "lua/core/bind/binding.h"
-#include "lua/core/bind/convert.h"
+#include "lua/core/binding.h"
+#include "lua/core/convert.h"
 #include "lua/core/core.h"
 #include "lua/core/notes.h"
 #include "lua/library/library.h"
+#include "lua/tensors/call.h"
+#include "lua/tensors/functional.h"
 #include "lua/tensors/model.h"
-#include "lua/tensors/operators/call.h"
-#include "lua/tensors/operators/functional.h"
 #include "lua/tensors/tensor_files.h"
 #include "lua/tensors/tensor_object.h"
 

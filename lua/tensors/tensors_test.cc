@@ -23,8 +23,8 @@
 #include "engine/base/text.h"
 #include "lua/core/core.h"
 #include "lua/core/state.h"
-#include "lua/tensors/operators/call.h"
-#include "lua/tensors/operators/operators.h"
+#include "lua/tensors/call.h"
+#include "lua/tensors/operators.h"
 #include "lua/tensors/testing.h"
 
 namespace strata::lua {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "engine/base/error.h"
-#include "engine/schedule/job/planned_program.h"
+#include "engine/search/plan_job.h"
 #include "lua/core/state.h"
 #include "lua/host/engine_api.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""The house is as docs/design.md draws it: every folder is a room, includes point only downwards.
+"""The house is as docs/design.md draws it: its packages, the arrows between them, and the walk through its files.
 
-Also: what the documents name exists, no two headers share a name, no room is overfull.
+Also: what the documents name exists, no two headers share a name, folders are shallow.
 """
 
 import collections
@@ -12,71 +12,99 @@ import unittest
 
 ROOT = pathlib.Path(__file__).absolute().parents[2]
 DESIGN = ROOT / "docs/design.md"
-FLOORS = ("engine", "lua", "launcher")
-FULL = 25  # files of a folder, tests included
+TOPS = ("engine", "lua", "launcher")
+LEAST = 5  # files of a sub-folder, tests included
 
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
-NAMED = re.compile(r"`((?:%s|docs)/[\w./-]*)`" % "|".join(FLOORS))
+NAMED = re.compile(r"`((?:%s|docs)/[\w./-]*)`" % "|".join(TOPS))
 LAYER = re.compile(r'\{"([A-Z]\w+)",')  # rows of the tables of layers and losses
 SUPPORT = re.compile(r"_test\.cc$|_benchmark\.cc$|testing|/fake_|/pty")
+DRAWN = re.compile(r"^(\w+): .+? ->(.*)$", re.MULTILINE)
+STEP = re.compile(r"^\| (\d+) \| (\d*) ?\| .* \| `(\w+)\(\)` \| `([^`]+)` \|$", re.MULTILINE)
 
 
 def drawn():
-    """The rooms of the drawing, each with the number of its line from the bottom."""
+    """The packages of the drawing, each with those that it includes beside base."""
     block = re.search(r"^```house\n(.*?)^```", DESIGN.read_text(), re.DOTALL | re.MULTILINE).group(1)
-    lines = [re.split(r" {2,}", line)[0].split() for line in block.splitlines()]
-    return {room: height for height, rooms in enumerate(reversed(lines)) for room in rooms}
+    lines = block.splitlines()
+    found = {name: below.split() for name, below in DRAWN.findall(block)}
+    assert len(found) == len(lines), "a line of the drawing is no `package: what it is -> packages`"
+    packages = {}
+    for name, below in found.items():
+        every = below[:1] == ["all"]  # "all", or "all but" some
+        packages[name] = found.keys() - {name, "base", *below[2:]} if every else set(below)
+    return packages
 
 
 def sources():
     """All C++ files, as paths below the root."""
-    files = [f for floor in FLOORS for f in (ROOT / floor).rglob("*") if f.suffix in (".h", ".cc")]
+    files = [f for top in TOPS for f in (ROOT / top).rglob("*") if f.suffix in (".h", ".cc")]
     return sorted(str(file.relative_to(ROOT)) for file in files)
 
 
-def room_of(path, rooms):
-    """The room that a file is in: the nearest folder above it that is drawn."""
-    folder = pathlib.PurePath(path).parent
-    while str(folder) not in rooms and folder.parts:
-        folder = folder.parent
-    return str(folder)
+def package_of(path):
+    """The package of a file or folder: the folder below engine, lua or launcher."""
+    parts = pathlib.PurePath(path).parts
+    return parts[1] if parts[0] == "engine" else parts[0]
 
 
-def upward(files, rooms, text_of):
-    """Includes that leave a room and do not point downwards."""
+def arrows(files, text_of):
+    """Between packages, each with the first include that makes it."""
+    found = {}
     for path in files:
-        here = room_of(path, rooms)
         for target in INCLUDE.findall(text_of(path)):
-            there = room_of(target, rooms)
-            if target in files and there != here and rooms.get(there, 0) >= rooms.get(here, 0):
-                yield f"{path} includes {target}: {there} is not below {here}"
+            if target in files and package_of(target) not in (package_of(path), "base"):
+                found.setdefault((package_of(path), package_of(target)), f"{path} includes {target}")
+    return found
+
+
+def cycle(packages):
+    """Packages that stand on each other in a circle; empty where none do."""
+    left = dict(packages)
+    while True:
+        done = [name for name, below in left.items() if not below & left.keys()]
+        if not done:
+            return sorted(left)
+        for name in done:
+            del left[name]
 
 
 class House(unittest.TestCase):
     def setUp(self):
-        self.rooms = drawn()
+        self.packages = drawn()
         self.files = sources()
+        self.own = [f for f in self.files if not SUPPORT.search(f)]
         self.assertGreater(len(self.files), 500, "the sources are not here")
 
-    def test_every_room_is_drawn_and_exists(self):
-        own = [f for f in self.files if not SUPPORT.search(f)]
-        self.assertEqual([], [f for f in own if room_of(f, self.rooms) == "."])
-        used = {room_of(f, self.rooms) for f in own}
-        self.assertEqual(set(), set(self.rooms) - used)
+    def test_every_package_is_drawn_and_exists(self):
+        self.assertEqual({package_of(f) for f in self.own}, self.packages.keys())
 
-    def test_includes_point_downwards(self):
-        own = [f for f in self.files if not SUPPORT.search(f)]
-        self.assertEqual([], list(upward(own, self.rooms, lambda f: (ROOT / f).read_text())))
+    def test_the_arrows_are_those_of_the_includes(self):
+        found = arrows(self.own, lambda f: (ROOT / f).read_text())
+        wanted = {(above, below) for above, names in self.packages.items() for below in names}
+        self.assertEqual([], [text for arrow, text in found.items() if arrow not in wanted], "not drawn")
+        self.assertEqual([], sorted(wanted - found.keys()), "drawn, and nothing includes so")
 
-    def test_an_upward_include_is_seen(self):
+    def test_no_package_stands_on_itself(self):
+        self.assertEqual([], cycle(self.packages))
+
+    def test_base_includes_no_other_package(self):
+        self.assertEqual(set(), self.packages["base"])
+
+    def test_a_new_include_is_seen(self):
         text = {"engine/base/log.cc": '#include "engine/plan/plan.h"\n', "engine/plan/plan.h": ""}
-        self.assertEqual(1, len(list(upward(list(text), self.rooms, text.get))))
+        self.assertEqual([("base", "plan")], list(arrows(list(text), text.get)))
 
-    def test_no_room_is_overfull(self):
+    def test_a_cycle_is_seen(self):
+        self.assertEqual(["a", "b", "c"], cycle({"a": {"b"}, "b": {"a"}, "c": {"a"}, "d": set()}))
+        self.assertEqual([], cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}))
+
+    def test_folders_are_shallow_and_few(self):
         count = collections.Counter(str(pathlib.PurePath(f).parent) for f in self.files)
-        count["tests"] = sum(file.is_file() for file in (ROOT / "tests").iterdir())
-        self.assertGreater(count["tests"], 15, "the tests' scripts are not here")
-        self.assertEqual({}, {room: n for room, n in count.items() if n > FULL})
+        for folder, files in count.items():
+            depth = len(pathlib.PurePath(folder).parts) - (folder.split("/")[0] == "engine")
+            self.assertTrue(1 <= depth <= 2, f"{folder}: a package has one level of sub-folders")
+            self.assertTrue(depth == 1 or files >= LEAST, f"{folder} has {files} files; its package takes them")
 
     def test_no_two_headers_share_a_name(self):
         headers = [f for f in self.files if f.endswith(".h") and not SUPPORT.search(f)]
@@ -84,14 +112,14 @@ class House(unittest.TestCase):
         self.assertEqual([], [name for name, n in count.items() if n > 1])
 
     def test_what_documents_name_exists(self):
-        documents = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")]
-        self.assertGreater(len(documents), 4)
+        documents = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+        self.assertGreater(len(documents), 20)
         missing = [f"{file.name}: {path}" for file in documents
                    for path in NAMED.findall(file.read_text()) if not (ROOT / path).exists()]
         self.assertEqual([], missing)
 
     def test_the_table_of_layers_is_complete(self):
-        built = {name for path in self.files if path.startswith("engine/layers/") and "_test" not in path
+        built = {name for path in self.own if path.startswith("engine/layers/") and "_spec" not in path
                  for name in LAYER.findall((ROOT / path).read_text())}
         table = re.search(r"^\| family \|.*?^$", (ROOT / "docs/scripts.md").read_text(), re.DOTALL | re.MULTILINE)
         told = set()
@@ -106,11 +134,20 @@ class House(unittest.TestCase):
             wide = [line for line in prose.splitlines() if len(line) > 120 and not line.startswith("|")]
             self.assertEqual([], wide, file.name)
 
-    def test_the_walk_is_short(self):
+    def test_each_step_of_the_walk_is_called_by_an_earlier_one(self):
         walk = re.search(r"^## 1\. The walk\n(.*?)^## ", DESIGN.read_text(), re.DOTALL | re.MULTILINE).group(1)
-        steps = re.findall(r"^\| \d+ \|.*`([^`]+)` \|$", walk, re.MULTILINE)
-        self.assertTrue(10 <= len(steps) <= 15, steps)
-        self.assertEqual([], [step for step in steps if not (ROOT / step).is_file()])
+        steps = STEP.findall(walk)
+        self.assertEqual(len(re.findall(r"^\| \d", walk, re.MULTILINE)), len(steps), "a row that is no step")
+        self.assertEqual([str(i) for i in range(1, len(steps) + 1)], [step[0] for step in steps])
+        self.assertTrue(15 <= len(steps) <= 25)
+        texts = [re.sub(r"//.*", "", (ROOT / file).read_text()) for _, _, _, file in steps]
+        for (number, caller, function, file), text in zip(steps, texts):
+            call = re.compile(r"\b%s\(" % function)
+            self.assertRegex(text, call, f"step {number}: {file} has no {function}()")
+            if number == "1":
+                continue
+            self.assertLess(int(caller or number), int(number), f"step {number} comes from a later one")
+            self.assertRegex(texts[int(caller) - 1], call, f"step {number}: step {caller} does not call {function}()")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/layers/kernels/avx512.h"
-#include "engine/runtime/feed/read_ahead.h"
+#include "engine/runtime/read_ahead.h"
 #include "tests/shadow/device.h"
 #include "tests/shadow/training.h"
 

@@ -6,7 +6,8 @@
 #include <functional>
 
 #include "engine/base/text.h"
-#include "engine/spec/job/data/data_source.h"
+#include "engine/job/data_source.h"
+#include "engine/search/plan_job.h"
 #include "tests/shadow/ranks.h"
 
 namespace strata::shadow {

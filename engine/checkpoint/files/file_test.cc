@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "engine/base/testing.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/testing.h"
 
 namespace strata {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/checkpoint/files/digest.h"
 #include "engine/checkpoint/files/strict_json.h"
 #include "engine/checkpoint/files/tensor_name.h"

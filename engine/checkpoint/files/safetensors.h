@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/fields/tensor_spec.h"
 #include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/tensor_file.h"
-#include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {
 

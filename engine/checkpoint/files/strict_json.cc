@@ -5,7 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/base/value/value_json.h"
+#include "engine/base/value_json.h"
 
 namespace strata {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 
 namespace strata {
 

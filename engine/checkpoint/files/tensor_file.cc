@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "engine/checkpoint/files/safetensors.h"
-#include "engine/checkpoint/files/torch/torch_file.h"
+#include "engine/checkpoint/files/torch_file.h"
 
 namespace strata {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/text.h"
-#include "engine/base/value/value_json.h"
+#include "engine/base/value_json.h"
 
 namespace strata {
 namespace {

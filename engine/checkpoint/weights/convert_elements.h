@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/spec/fields/tensor_spec.h"
+#include "engine/base/fields/tensor_spec.h"
 
 namespace strata {
 

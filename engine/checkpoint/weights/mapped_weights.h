@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/saves/checkpoint.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/weights/pieces.h"
 #include "engine/checkpoint/weights/weight_map.h"
 

@@ -5,11 +5,11 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/saves/manifest.h"
+#include "engine/checkpoint/manifest.h"
 
 namespace strata {
 

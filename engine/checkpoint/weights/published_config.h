@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/checkpoint/weights/mapped_weights.h"
-#include "engine/spec/layers/layer_spec.h"
+#include "engine/layers/layer_spec.h"
 
 namespace strata {
 

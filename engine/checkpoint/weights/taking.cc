@@ -6,9 +6,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/base/value/value.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/spec/layers/parts.h"
+#include "engine/base/value.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/parts.h"
 
 namespace strata {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/fields/fields.h"
 #include "engine/base/text.h"
-#include "engine/spec/fields/fields.h"
 
 namespace strata {
 namespace {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/checkpoint/weights/name_pattern.h"
 
 namespace strata {

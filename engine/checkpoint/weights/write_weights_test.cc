@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "engine/base/testing.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/checkpoint/weights/exported.h"
 
 namespace strata {

@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "engine/base/error.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
-#include "engine/share/share.h"
 
 namespace strata {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 #include "engine/comm/place.h"
 #include "engine/comm/transport.h"
 

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <utility>
 
-#include "engine/tensors/dtype.h"
+#include "engine/base/tensors/dtype.h"
 
 namespace strata {
 namespace {

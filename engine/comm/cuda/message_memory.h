@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/spec/fields/tensor_spec.h"
+#include "engine/base/fields/tensor_spec.h"
 
 namespace strata {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/comm/cuda/nccl_calls.h"
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 #include "engine/comm/transport.h"
 
 namespace strata {

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <string>
 
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 
 namespace strata {
 

@@ -19,18 +19,18 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/base/outstanding_sends.h"
+#include "engine/base/tensors/dtype.h"
+#include "engine/base/tensors/layout.h"
 #include "engine/base/text.h"
-#include "engine/comm/groups/link_group.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/link_group.h"
 #include "engine/comm/meeting/address.h"
 #include "engine/comm/meeting/rendezvous.h"
 #include "engine/comm/peer_error.h"
+#include "engine/comm/specs.h"
 #include "engine/comm/transports/patience.h"
 #include "engine/comm/transports/peer_memory.h"
 #include "engine/comm/transports/wires.h"
-#include "engine/plan/costs/outstanding_sends.h"
-#include "engine/tensors/dtype.h"
-#include "engine/tensors/layout.h"
 
 namespace strata {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 #include "engine/comm/place.h"
 #include "engine/comm/transport.h"
 #include "engine/comm/transports/wires.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 #include "engine/comm/place.h"
 #include "engine/comm/transport.h"
 

@@ -15,12 +15,12 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/fields/tensor_spec.h"
 #include "engine/base/text.h"
-#include "engine/comm/groups/link_group.h"
-#include "engine/comm/groups/specs.h"
-#include "engine/comm/groups/stream_point.h"
+#include "engine/comm/link_group.h"
+#include "engine/comm/specs.h"
+#include "engine/comm/stream_point.h"
 #include "engine/comm/transports/patience.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "engine/base/error.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
 
 namespace strata {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "engine/layers/axis/axis_comm.h"
-#include "engine/spec/layers/layer_spec.h"
+#include "engine/layers/layer_spec.h"
 
 namespace strata {
 

@@ -15,8 +15,8 @@
 #include "engine/layers/cuda/rows.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "engine/base/text.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/testing.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

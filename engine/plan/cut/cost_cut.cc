@@ -8,9 +8,9 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/job/select.h"
+#include "engine/layers/parts.h"
 #include "engine/plan/cut/best_cut.h"
-#include "engine/spec/job/select.h"
-#include "engine/spec/layers/parts.h"
 
 namespace strata::partition {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "engine/plan/costs/layer_costs.h"
-#include "engine/plan/costs/stage_memory.h"
-#include "engine/spec/job/job.h"
+#include "engine/cost/layer_costs.h"
+#include "engine/cost/stage_memory.h"
+#include "engine/job/job.h"
 
 namespace strata::partition {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/job/job.h"
+#include "engine/layers/layer_spec.h"
+#include "engine/layers/script.h"
 #include "engine/plan/cut/partition.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/layer_spec.h"
-#include "engine/spec/layers/script.h"
 
 namespace strata::partition {
 
@@ -38,7 +38,7 @@ void CheckStages(int64_t stages, int64_t layers);
 ///
 ///   "uniform"          as many layers on each stage; Uniform()
 ///   "parameters"       Balanced() by `parameters`
-///   "type:REGEX"       Balanced() by 1 for each layer that LayersOfType() (spec/job/select.h)
+///   "type:REGEX"       Balanced() by 1 for each layer that LayersOfType() (job/select.h)
 ///                      finds, 0 for the others; fewer of them than stages are allowed
 ///   "cuts"             partition.bounds as they are
 ///   "function"         the script's function(layers, stages), layers a list of {index, type, name,

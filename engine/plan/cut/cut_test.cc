@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "engine/base/testing.h"
-#include "engine/spec/job/job_fields.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/spec/testing_script.h"
+#include "engine/job/job_fields.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/testing_script.h"
 
 namespace strata::partition {
 namespace {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 
 namespace strata::partition {
 

@@ -11,14 +11,14 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/save_folder.h"
 #include "engine/checkpoint/weights/exported.h"
+#include "engine/job/data_source.h"
 #include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/saves/saved_data.h"
 #include "engine/runtime/saves/saved_freeze.h"
 #include "engine/runtime/saves/saved_job.h"
 #include "engine/runtime/saves/take_weights.h"
-#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <vector>
 
-#include "engine/checkpoint/saves/manifest.h"
+#include "engine/checkpoint/manifest.h"
 #include "engine/comm/transport.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/saves/training_state.h"
 #include "engine/runtime/watch/progress.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
 
 namespace strata {
 

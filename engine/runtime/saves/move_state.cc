@@ -10,8 +10,8 @@
 
 #include "engine/base/check.h"
 #include "engine/base/text.h"
-#include "engine/base/value/value.h"
-#include "engine/comm/groups/group.h"
+#include "engine/base/value.h"
+#include "engine/comm/group.h"
 
 namespace strata {
 namespace {

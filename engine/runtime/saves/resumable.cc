@@ -8,14 +8,14 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/digest.h"
 #include "engine/checkpoint/files/tensor_name.h"
-#include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/save_folder.h"
 #include "engine/checkpoint/weights/convert_elements.h"
 #include "engine/checkpoint/weights/exported.h"
+#include "engine/job/data_source.h"
+#include "engine/job/parameter_groups.h"
+#include "engine/layers/layer_types.h"
 #include "engine/plan/plan_text.h"
 #include "engine/runtime/saves/saved_data.h"
-#include "engine/spec/job/data/data_source.h"
-#include "engine/spec/job/training/parameter_groups.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <string_view>
 
-#include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/checkpoint/saves/manifest.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/job/job.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/saves/saved_freeze.h"
-#include "engine/spec/job/job.h"
 
 namespace strata {
 

@@ -10,12 +10,12 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/checkpoint/weights/convert_elements.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/job/data_source.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

@@ -11,16 +11,17 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/files/disk_log.h"
-#include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/checkpoint/saves/save_folder.h"
-#include "engine/checkpoint/saves/save_part.h"
-#include "engine/checkpoint/saves/testing.h"
+#include "engine/checkpoint/save_folder.h"
+#include "engine/checkpoint/save_part.h"
+#include "engine/checkpoint/testing.h"
 #include "engine/checkpoint/weights/convert_elements.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/saves/saved_job.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/search/plan_job.h"
 
 namespace strata {
 namespace {

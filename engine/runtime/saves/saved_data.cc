@@ -4,7 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/spec/job/data/table_encoding.h"
+#include "engine/job/table_encoding.h"
 
 namespace strata {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value/value.h"
-#include "engine/spec/job/job.h"
+#include "engine/base/value.h"
+#include "engine/job/job.h"
 
 namespace strata {
 

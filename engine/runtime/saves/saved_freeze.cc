@@ -5,8 +5,8 @@
 #include <set>
 
 #include "engine/base/text.h"
-#include "engine/spec/job/training/parameter_groups.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/job/parameter_groups.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/checkpoint/saves/manifest.h"
-#include "engine/spec/layers/layer_spec.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/layers/layer_spec.h"
 
 namespace strata {
 

@@ -8,10 +8,10 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/tensors/allocator.h"
 #include "engine/base/text.h"
-#include "engine/base/value/value.h"
-#include "engine/checkpoint/saves/save_part.h"
-#include "engine/tensors/allocator.h"
+#include "engine/base/value.h"
+#include "engine/checkpoint/save_part.h"
 
 namespace strata {
 namespace {

@@ -16,12 +16,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/saves/save_folder.h"
+#include "engine/checkpoint/save_folder.h"
 #include "engine/comm/transport.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/job/job.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/saves/training_state.h"
 #include "engine/runtime/watch/progress.h"
-#include "engine/spec/job/job.h"
 
 namespace strata {
 

@@ -13,12 +13,12 @@
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
+#include "engine/job/select.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/parts.h"
 #include "engine/runtime/saves/saved_data.h"
 #include "engine/runtime/saves/saved_job.h"
-#include "engine/spec/job/select.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/spec/layers/parts.h"
 
 namespace strata {
 namespace {

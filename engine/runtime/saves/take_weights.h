@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "engine/comm/transport.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/saves/training_state.h"
 #include "engine/runtime/watch/progress.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
 
 namespace strata {
 

@@ -12,9 +12,9 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
+#include "engine/layers/layer_types.h"
 #include "engine/runtime/saves/resumable.h"
-#include "engine/spec/layers/layers.h"
 
 namespace strata {
 namespace {

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/saves/checkpoint.h"
-#include "engine/checkpoint/saves/manifest.h"
-#include "engine/checkpoint/saves/slice.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/slice.h"
 #include "engine/layers/axis/axis_comm.h"
-#include "engine/runtime/optimizers/optimizer.h"
+#include "engine/layers/layer_spec.h"
 #include "engine/runtime/stage/stage.h"
-#include "engine/spec/layers/layer_spec.h"
+#include "engine/runtime/update/optimizer.h"
 
 namespace strata {
 

@@ -8,16 +8,16 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
 #include "engine/layers/axis/axis_scope.h"
+#include "engine/layers/connections.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/parts.h"
 #include "engine/layers/random/random.h"
+#include "engine/layers/split.h"
 #include "engine/runtime/stage/stage.h"
 #include "engine/runtime/stage/torch_errors.h"
-#include "engine/spec/layers/connections.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/spec/layers/parts.h"
-#include "engine/spec/layers/split.h"
-#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {

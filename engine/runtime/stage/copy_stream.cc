@@ -3,7 +3,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
 
 namespace strata {
 

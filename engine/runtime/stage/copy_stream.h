@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/comm/cuda/message_memory.h"
-#include "engine/comm/groups/stream_point.h"
+#include "engine/comm/stream_point.h"
 
 namespace strata {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "engine/base/text.h"
-#include "engine/comm/groups/specs.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/comm/specs.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata {
 namespace {

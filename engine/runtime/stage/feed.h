@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/fields/tensor_spec.h"
 #include "engine/layers/layer.h"
-#include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {
 

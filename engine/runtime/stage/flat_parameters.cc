@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/base/tensors/allocator.h"
 #include "engine/base/text.h"
-#include "engine/tensors/allocator.h"
 
 namespace strata {
 namespace {

@@ -1,4 +1,4 @@
-// Kept: the values of connections (engine/spec/layers/connections.h) on their way through one
+// Kept: the values of connections (engine/layers/connections.h) on their way through one
 // stage.
 #pragma once
 
@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
+#include "engine/layers/connections.h"
 #include "engine/layers/layer.h"
-#include "engine/spec/layers/connections.h"
 
 namespace strata {
 

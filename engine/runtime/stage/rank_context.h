@@ -6,13 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "engine/base/tensors/allocator.h"
 #include "engine/comm/transport.h"
+#include "engine/job/job.h"
 #include "engine/layers/axis/axis_comm.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/interface/engine_script.h"
+#include "engine/runtime/engine_script.h"
 #include "engine/runtime/watch/progress.h"
-#include "engine/spec/job/job.h"
-#include "engine/tensors/allocator.h"
 
 namespace strata {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/base/fields/tensor_spec.h"
 #include "engine/layers/layer.h"
-#include "engine/spec/fields/tensor_spec.h"
 
 namespace strata {
 

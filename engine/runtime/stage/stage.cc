@@ -15,10 +15,12 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/log.h"
+#include "engine/base/tensors/copy_on_write.h"
 #include "engine/base/text.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/kept_tokens.h"
+#include "engine/layers/layer_types.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/training_scope.h"
 #include "engine/runtime/stage/examiner.h"
@@ -27,8 +29,6 @@
 #include "engine/runtime/stage/straight_backward.h"
 #include "engine/runtime/stage/torch_errors.h"
 #include "engine/runtime/watch/named_range.h"
-#include "engine/spec/layers/layers.h"
-#include "engine/tensors/copy_on_write.h"
 
 namespace strata {
 namespace {

@@ -12,17 +12,17 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/groups/stream_point.h"
+#include "engine/comm/stream_point.h"
+#include "engine/job/job.h"
 #include "engine/layers/layer.h"
-#include "engine/layers/losses/loss_scope.h"
+#include "engine/layers/loss_scope.h"
 #include "engine/plan/plan.h"
-#include "engine/runtime/interface/engine_script.h"
+#include "engine/runtime/engine_script.h"
 #include "engine/runtime/stage/copy_stream.h"
 #include "engine/runtime/stage/flat_parameters.h"
 #include "engine/runtime/stage/kept.h"
 #include "engine/runtime/stage/run_spec.h"
 #include "engine/runtime/stage/stage_layer.h"
-#include "engine/spec/job/job.h"
 
 namespace strata {
 

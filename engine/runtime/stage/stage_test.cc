@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
+#include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
 #include "engine/layers/testing.h"
 #include "engine/runtime/stage/graph_input.h"
 #include "engine/runtime/testing.h"
-#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {

@@ -12,11 +12,11 @@
 #include "engine/base/error.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/forecast/step_costs.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/feed.h"
 #include "engine/runtime/stage/torch_errors.h"
 #include "engine/runtime/watch/named_range.h"
-#include "engine/schedule/costs/step_costs.h"
 
 namespace strata {
 

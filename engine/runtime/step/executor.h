@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/comm/transport.h"
-#include "engine/predict/live/step_window.h"
+#include "engine/forecast/step_window.h"
 #include "engine/runtime/stage/run_spec.h"
 #include "engine/runtime/stage/stage.h"
 #include "engine/runtime/step/row.h"

@@ -7,11 +7,12 @@
 #include <set>
 
 #include "engine/base/text.h"
-#include "engine/comm/groups/specs.h"
+#include "engine/comm/specs.h"
+#include "engine/forecast/planned_program.h"
 #include "engine/runtime/stage/feed.h"
 #include "engine/runtime/testing.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/lowering.h"
 
 namespace strata {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/base/fields/fields.h"
 #include "engine/base/text.h"
-#include "engine/base/value/value.h"
-#include "engine/spec/fields/fields.h"
+#include "engine/base/value.h"
 
 namespace strata {
 namespace {

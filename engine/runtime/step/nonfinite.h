@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/rank_context.h"
 #include "engine/runtime/step/runner.h"

@@ -8,7 +8,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/testing_job.h"
 

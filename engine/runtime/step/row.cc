@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/schedule/program/lifetimes.h"
+#include "engine/schedule/lifetimes.h"
 
 namespace strata {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/runtime/watch/progress.h"
-#include "engine/schedule/program/program.h"
+#include "engine/schedule/program.h"
 
 namespace strata {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/spec/layers/connections.h"
-#include "engine/spec/layers/layers.h"
+#include "engine/layers/connections.h"
+#include "engine/layers/layer_types.h"
 
 namespace strata {
 namespace {

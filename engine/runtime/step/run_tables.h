@@ -7,12 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "engine/forecast/proved_programs.h"
+#include "engine/job/job.h"
+#include "engine/layers/script.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/stage/run_spec.h"
 #include "engine/runtime/step/row.h"
-#include "engine/schedule/job/proved_programs.h"
-#include "engine/spec/job/job.h"
-#include "engine/spec/layers/script.h"
 
 namespace strata {
 

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/tensors/device_memory.h"
 #include "engine/base/text.h"
+#include "engine/job/lr_schedule.h"
 #include "engine/layers/layer.h"
-#include "engine/layers/losses/loss_scope.h"
+#include "engine/layers/loss_scope.h"
 #include "engine/runtime/step/stage_seconds.h"
-#include "engine/spec/steps/lr_schedule.h"
-#include "engine/tensors/device_memory.h"
 
 namespace strata {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/interface/engine.h"
-#include "engine/runtime/interface/engine_tensors.h"
+#include "engine/runtime/engine.h"
+#include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/feed.h"
 #include "engine/runtime/stage/rank_context.h"

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "engine/forecast/step_window.h"
 #include "engine/plan/plan.h"
-#include "engine/predict/live/step_window.h"
 #include "engine/runtime/step/totals.h"
 
 namespace strata {

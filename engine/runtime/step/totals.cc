@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "engine/layers/layer.h"
-#include "engine/layers/losses/loss_scope.h"
+#include "engine/layers/loss_scope.h"
 
 namespace strata {
 namespace {

@@ -9,8 +9,8 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/testing.h"
+#include "engine/job/data_source.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

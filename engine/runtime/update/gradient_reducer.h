@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 #include "engine/runtime/stage/flat_parameters.h"
 #include "engine/runtime/watch/progress.h"
 

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 
 namespace strata {
 

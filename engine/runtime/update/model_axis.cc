@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 
 namespace strata {
 namespace {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/base/text.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/job/data_source.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/spec/job/data/data_source.h"
 
 namespace strata {
 namespace {

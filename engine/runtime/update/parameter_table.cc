@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/layers/axis/crossing.h"
 #include "engine/runtime/update/histogram.h"
 #include "engine/runtime/update/reductions.h"

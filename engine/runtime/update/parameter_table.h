@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/comm/transport.h"
 #include "engine/layers/axis/axis_comm.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/stage/flat_parameters.h"
 
 namespace strata {

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/tensors/allocator.h"
+#include "engine/base/tensors/dtype.h"
+#include "engine/job/parameter_groups.h"
+#include "engine/layers/parts.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/fault.h"
-#include "engine/spec/job/training/parameter_groups.h"
-#include "engine/spec/layers/parts.h"
-#include "engine/tensors/allocator.h"
-#include "engine/tensors/dtype.h"
 
 namespace strata {
 namespace {

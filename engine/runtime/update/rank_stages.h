@@ -7,15 +7,15 @@
 #include <span>
 #include <vector>
 
-#include "engine/runtime/optimizers/optimizer.h"
+#include "engine/job/loss_scale.h"
+#include "engine/job/monitors.h"
 #include "engine/runtime/stage/rank_context.h"
 #include "engine/runtime/stage/stage.h"
 #include "engine/runtime/update/gradient_reducer.h"
+#include "engine/runtime/update/optimizer.h"
 #include "engine/runtime/update/parameter_table.h"
 #include "engine/runtime/update/reductions.h"
 #include "engine/runtime/update/tie_table.h"
-#include "engine/spec/steps/loss_scale.h"
-#include "engine/spec/steps/monitors.h"
 
 namespace strata {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/layers/kernels/avx512.h"
 #include "engine/runtime/stage/flat_parameters.h"
 

@@ -10,7 +10,7 @@
 #include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 #include "engine/runtime/update/reductions.h"
 
 namespace strata {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/comm/groups/group.h"
+#include "engine/comm/group.h"
 #include "engine/comm/transport.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/stage/stage.h"

@@ -8,7 +8,7 @@
 
 #include "engine/base/machine/identity.h"
 #include "engine/base/text.h"
-#include "engine/base/value/value.h"
+#include "engine/base/value.h"
 
 namespace strata {
 namespace {

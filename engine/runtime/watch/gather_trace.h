@@ -9,7 +9,7 @@
 
 #include "engine/comm/transport.h"
 #include "engine/runtime/watch/tracer.h"
-#include "engine/schedule/program/trace.h"
+#include "engine/schedule/trace.h"
 
 namespace strata {
 

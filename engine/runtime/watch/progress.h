@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "engine/runtime/flight/flight.h"
 #include "engine/runtime/watch/fault.h"
+#include "engine/runtime/watch/flight.h"
 #include "engine/runtime/watch/tracer.h"
 
 namespace strata {

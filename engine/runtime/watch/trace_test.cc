@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/text.h"
-#include "engine/runtime/interface/engine.h"
+#include "engine/forecast/planned_program.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/testing_job.h"
-#include "engine/schedule/lower/lowering.h"
+#include "engine/schedule/lowering.h"
+#include "engine/search/plan_job.h"
 
 namespace strata {
 namespace {

@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "engine/runtime/flight/flight.h"
-#include "engine/schedule/program/trace.h"
+#include "engine/runtime/watch/flight.h"
+#include "engine/schedule/trace.h"
 
 namespace strata {
 

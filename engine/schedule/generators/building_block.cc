@@ -7,7 +7,7 @@
 
 #include "engine/base/check.h"
 #include "engine/schedule/generators/idle_grid.h"
-#include "engine/schedule/program/lifetimes.h"
+#include "engine/schedule/lifetimes.h"
 
 namespace strata::schedule {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/schedule/program/size.h"
+#include "engine/schedule/size.h"
 
 namespace strata::schedule {
 namespace {

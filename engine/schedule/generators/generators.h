@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/schedule/program/program.h"
+#include "engine/schedule/program.h"
 
 namespace strata::schedule {
 

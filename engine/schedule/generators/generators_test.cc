@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "engine/schedule/check/checker.h"
-#include "engine/schedule/lower/lowering.h"
-#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/checker.h"
+#include "engine/schedule/lowering.h"
+#include "engine/schedule/simulator.h"
 #include "engine/schedule/testing/generated.h"
 #include "engine/schedule/testing/schedule_testing.h"
 

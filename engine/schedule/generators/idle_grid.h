@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/schedule/generators/generators.h"
-#include "engine/schedule/program/program.h"
+#include "engine/schedule/program.h"
 
 namespace strata::schedule {
 

@@ -4,7 +4,7 @@
 
 #include "engine/schedule/generators/idle_grid.h"
 #include "engine/schedule/generators/list_schedule.h"
-#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/simulator.h"
 
 namespace strata::schedule {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/schedule/program/links.h"
+#include "engine/schedule/links.h"
 
 namespace strata::schedule {
 namespace {

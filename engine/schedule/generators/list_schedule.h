@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "engine/schedule/program/program.h"
-#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/program.h"
+#include "engine/schedule/simulator.h"
 
 namespace strata::schedule {
 

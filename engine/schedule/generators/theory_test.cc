@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/schedule/check/checker.h"
+#include "engine/schedule/checker.h"
 #include "engine/schedule/generators/generators.h"
-#include "engine/schedule/lower/lowering.h"
-#include "engine/schedule/program/lifetimes.h"
-#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/schedule/lowering.h"
+#include "engine/schedule/simulator.h"
 #include "engine/schedule/testing/generated.h"
 #include "engine/schedule/testing/random_programs.h"
 #include "engine/schedule/testing/schedule_testing.h"

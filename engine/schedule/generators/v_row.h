@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
-#include "engine/schedule/program/action.h"
+#include "engine/schedule/action.h"
 
 namespace strata::schedule {
 

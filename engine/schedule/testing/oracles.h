@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/schedule/program/lifetimes.h"
-#include "engine/schedule/program/program.h"
-#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/schedule/program.h"
+#include "engine/schedule/simulator.h"
 
 namespace strata::schedule::testing {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/schedule/program/program.h"
-#include "engine/schedule/simulate/simulator.h"
+#include "engine/schedule/program.h"
+#include "engine/schedule/simulator.h"
 
 namespace strata::schedule::testing {
 

@@ -8,7 +8,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
-#include "engine/schedule/program/program.h"
+#include "engine/schedule/program.h"
 
 namespace strata::schedule::testing {
 

@@ -1,0 +1,189 @@
+#include "engine/base/tensors/allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/machine/memory.h"
+#include "engine/base/size_class.h"
+#include "engine/base/tensors/large_heap.h"
+#include "engine/base/text.h"
+
+namespace strata {
+namespace {
+
+constexpr size_t kArena = 1 << 20;  // blocks that have a size class are cut from as much
+
+struct alignas(kBlockUnit) Account {
+  std::atomic<int64_t> current = 0;
+  std::atomic<int64_t> peak = 0;
+
+  void Add(int64_t bytes) {
+    const int64_t now = current.fetch_add(bytes) + bytes;
+    int64_t highest = peak.load();
+    while (now > highest && !peak.compare_exchange_weak(highest, now)) {
+    }
+  }
+};
+
+std::array<Account, kMemoryAccounts> accounts;
+thread_local Account* account_of_thread = &accounts[0];
+
+/// Lies in front of the data of every block. It is needed since oneDNN frees memory by its address
+/// alone.
+struct alignas(kBlockUnit) Header {
+  size_t size;       // of the data
+  Account* account;  // the block counts for it while it is in use
+
+  void* data() { return this + 1; }
+  static Header* Of(void* data) { return static_cast<Header*>(data) - 1; }
+};
+
+class CachingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes == 0) return {nullptr, nullptr, &Free, c10::kCPU};
+    const int64_t size = AllocatedBytes(static_cast<int64_t>(bytes));
+    Header* block = Take(static_cast<size_t>(size));
+    block->account = account_of_thread;
+    block->account->Add(size);
+    used_.Add(size);
+    return {block->data(), block->data(), &Free, c10::kCPU};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return &Free; }
+
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+
+ private:
+  struct FreeList {
+    std::mutex mutex;
+    std::vector<Header*> blocks;
+  };
+
+  static CachingAllocator& instance();
+  friend void strata::InstallAllocator();
+  friend void strata::ReleaseFreeMemory();
+
+  static void Free(void* data) {
+    if (data) instance().Return(Header::Of(data));
+  }
+
+  Header* Take(size_t size) {
+    if (size > kLargestClass) return TakeLarge(size);
+    FreeList& list = free_[SizeClassOf(size)];
+    {
+      const std::lock_guard<std::mutex> lock(list.mutex);
+      if (!list.blocks.empty()) {
+        Header* block = list.blocks.back();
+        list.blocks.pop_back();
+        return block;
+      }
+    }
+    return Cut(size);
+  }
+
+  void Return(Header* block) {
+    const size_t size = block->size;
+    block->account->Add(-static_cast<int64_t>(size));
+    used_.Add(-static_cast<int64_t>(size));
+    if (size > kLargestClass) {
+      const std::lock_guard<std::mutex> lock(large_mutex_);
+      return large_.Return(reinterpret_cast<char*>(block), sizeof(Header) + size);
+    }
+    FreeList& list = free_[SizeClassOf(size)];
+    const std::lock_guard<std::mutex> lock(list.mutex);
+    list.blocks.push_back(block);
+  }
+
+  Header* TakeLarge(size_t size) {
+    const std::lock_guard<std::mutex> lock(large_mutex_);
+    return new (FromHeap(sizeof(Header) + size)) Header{size, nullptr};
+  }
+
+  /// Cuts a piece from the current arena, with room for a header in front of it. The rest of an
+  /// arena that is too small for the piece is lost.
+  Header* Cut(size_t size) {
+    const std::lock_guard<std::mutex> lock(large_mutex_);
+    const size_t needed = sizeof(Header) + size;
+    if (arena_left_ < needed) {
+      arena_ = FromHeap(kArena);
+      arena_left_ = kArena;
+    }
+    char* block = arena_;
+    arena_ += needed;
+    arena_left_ -= needed;
+    return new (block) Header{size, nullptr};
+  }
+
+  /// The caller holds large_mutex_.
+  char* FromHeap(size_t size) {
+    char* block = large_.Take(size);
+    if (!block) {
+      large_.Release();
+      block = large_.Take(size);
+    }
+    if (!block) {
+      throw WorldError(Str("out of memory: no ", FormatBytes(static_cast<double>(size)),
+                           " for a tensor beside the ",
+                           FormatBytes(static_cast<double>(used_.current)), " in use"));
+    }
+    return block;
+  }
+
+  void Release() {
+    const std::lock_guard<std::mutex> lock(large_mutex_);
+    large_.Release();
+  }
+
+  std::array<FreeList, kSizeClasses> free_;
+  Account used_;  // the use of the whole process
+  std::mutex large_mutex_;
+  // The system would promise more than the machine has, and kill somebody later.
+  LargeHeap large_{static_cast<size_t>(ReadMachineMemory().most)};
+  char* arena_ = nullptr;
+  size_t arena_left_ = 0;
+};
+
+/// The allocator is never destroyed, since tensors may outlive every static object.
+CachingAllocator& CachingAllocator::instance() {
+  static auto* allocator = new CachingAllocator;
+  return *allocator;
+}
+
+Account& AccountAt(int account) {
+  STRATA_CHECK(account >= 0 && account < kMemoryAccounts) << "memory account " << account;
+  return accounts[static_cast<size_t>(account)];
+}
+
+}  // namespace
+
+void InstallAllocator() {
+  constexpr uint8_t kAboveTheDefault = 1;
+  c10::SetCPUAllocator(&CachingAllocator::instance(), kAboveTheDefault);
+}
+
+void ReleaseFreeMemory() { CachingAllocator::instance().Release(); }
+
+void SetMemoryAccount(int account) { account_of_thread = &AccountAt(account); }
+
+MemoryUse MemoryOf(int account) {
+  const Account& of = AccountAt(account);
+  return {of.current, of.peak};
+}
+
+void ResetPeakMemory(int account) {
+  Account& of = AccountAt(account);
+  of.peak = of.current.load();
+}
+
+}  // namespace strata

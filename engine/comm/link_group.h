@@ -1,0 +1,47 @@
+// Collectives over the links of a transport. The transports "threads" and "gloo" use them for their
+// groups.
+//
+//   all-reduce of 3 ranks          rank 0     rank 1     rank 2
+//     every rank has               a0 b0 c0   a1 b1 c1   a2 b2 c2
+//     parts go to their owners     a0 a1 a2   b0 b1 b2   c0 c1 c2     (reduce-scatter)
+//     results go to all            A  B  C    A  B  C    A  B  C      (all-gather)
+//
+// Each element is reduced on one rank, in ascending order of places. An all-reduce takes two
+// messages one after the other, where a ring takes 2(n-1). Every rank sends and receives 2(n-1)/n
+// of the tensor, as on a ring. Small tensors go whole: in a small group to all ranks, each of which
+// reduces them in the same order; in a larger one to the rank at place 0 and, reduced, back from
+// there, so that n ranks send 2(n-1) messages instead of n(n-1).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/comm/group.h"
+#include "engine/comm/transport.h"
+
+namespace strata {
+
+/// Appends the links that the groups need to `links`: all pairs of ranks of a group, in both
+/// directions, on one channel for each group.
+void AddGroupLinks(const std::vector<GroupSpec>& groups, std::vector<LinkSpec>& links);
+
+/// The links of rank `rank` that are worth a connection of their own. In groups of up to 16 ranks
+/// it is all of them; in larger ones those over which the small tensors of all-reduces and barriers
+/// go. Messages to the rank take the opposite directions.
+std::vector<LinkSpec> WiredGroupLinks(const std::vector<GroupSpec>& groups, int rank);
+
+/// kYes: a received tensor is the sender's own memory, so a sender waits until it has been read.
+enum class SharesMemory { kNo, kYes };
+
+/// The groups of `specs` that the transport's rank is in, in the order of `specs`. The transport
+/// must have the links of AddGroupLinks(specs), and must outlive the groups. Before a group is
+/// destroyed, its calls must be done, or the transport aborted.
+std::vector<std::unique_ptr<Group>> OpenLinkGroups(Transport& transport,
+                                                   const std::vector<GroupSpec>& specs,
+                                                   SharesMemory shares_memory);
+
+/// The group of this name; null when there is none.
+Group* FindByName(const std::vector<std::unique_ptr<Group>>& groups, const std::string& name);
+
+}  // namespace strata

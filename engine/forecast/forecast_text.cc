@@ -1,0 +1,76 @@
+#include "engine/forecast/forecast_text.h"
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+
+namespace strata {
+std::string ForecastText(const StepForecast& forecast) {
+  const int slowest = forecast.slowest_stage();
+  return Str("predicted: step ", FormatSeconds(forecast.step()), ", bubble ",
+             FormatShare(forecast.simulation.bubble), ", slowest stage ", slowest, " (",
+             FormatSeconds(forecast.StageSeconds(slowest)), " a micro-batch), balance ",
+             FormatShare(forecast.balance()), ",\n           memory of the fullest rank ",
+             ShowBytes(forecast.peak_memory()), ", on ", forecast.rates.name);
+}
+
+Value ForecastValue(const StepForecast& forecast) {
+  Value::List stages;
+  for (int s = 0; s < static_cast<int>(forecast.stages.size()); ++s) {
+    stages.emplace_back(forecast.StageSeconds(s));
+  }
+  const std::vector<double>& busy = forecast.simulation.busy;
+  return Value::MakeMap({{"step", forecast.step()},
+                         {"bubble", forecast.simulation.bubble},
+                         {"slowest_stage", forecast.slowest_stage()},
+                         {"balance", forecast.balance()},
+                         {"stages", stages},
+                         {"busy", Value::List(busy.begin(), busy.end())},
+                         {"memory", forecast.peak_memory()},
+                         {"rates", forecast.rates.name}});
+}
+
+std::string MemoryText(const std::vector<RankMemory>& ranks) {
+  const bool has_texts =
+      std::ranges::any_of(ranks, [](const auto& rank) { return rank.texts > 0; });
+  std::vector<std::string> head = {"rank",        "weights", "gradients", "optimizer",
+                                   "activations", "buffers", "all"};
+  if (has_texts) head.insert(head.end() - 1, "or texts");
+  TextTable table(head);
+  for (const RankMemory& rank : ranks) {
+    std::vector<std::string> row = {Str(rank.rank),
+                                    ShowBytes(rank.weights),
+                                    ShowBytes(rank.gradients),
+                                    ShowBytes(rank.optimizer),
+                                    ShowBytes(rank.activations),
+                                    ShowBytes(rank.buffers),
+                                    ShowBytes(rank.total())};
+    if (has_texts) row.insert(row.end() - 1, ShowBytes(rank.texts));
+    table.Add(row);
+  }
+  return Str(table.Render(), "tensors of each rank of the pipe axis at the highest; ",
+             "LibTorch itself is not in it\n");
+}
+
+Value MemoryValue(const std::vector<RankMemory>& ranks) {
+  Value::List rows;
+  for (const RankMemory& rank : ranks) {
+    Value row = Value::MakeMap({{"rank", rank.rank},
+                                {"weights", rank.weights},
+                                {"gradients", rank.gradients},
+                                {"optimizer", rank.optimizer},
+                                {"activations", rank.activations},
+                                {"buffers", rank.buffers}});
+    if (rank.texts > 0) row.Set("texts", rank.texts);
+    rows.push_back(row.Set("total", rank.total()));
+  }
+  return rows;
+}
+
+std::string ShowBytes(int64_t bytes) {
+  return bytes == 0 ? "0" : FormatBytes(static_cast<double>(bytes));
+}
+
+std::string FormatShare(double share) { return Printf("%.1f%%", 100 * share); }
+
+}  // namespace strata

@@ -1,0 +1,175 @@
+#include "engine/forecast/memory_forecast.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/base/outstanding_sends.h"
+#include "engine/base/size_class.h"
+#include "engine/layers/layer_types.h"
+#include "engine/plan/language_model.h"
+#include "engine/schedule/lifetimes.h"
+
+namespace strata {
+namespace {
+
+using schedule::Kind;
+using schedule::Passage;
+using schedule::Program;
+using schedule::Step;
+
+/// What each stage's tensors take while they are there.
+class RowMemory {
+ public:
+  RowMemory(const Program& program, const std::vector<StageCost>& stages,
+            const std::vector<int>& slots, int rank)
+      : program_(program), stages_(stages), held_(stages.size()) {
+    for (const int s : schedule::StagesOfRank(program, rank)) {
+      AddStage(s, std::min(slots[s], program.micro_batches));
+    }
+    Reach(0);
+  }
+
+  void Do(const Step& step) {
+    const Kind kind = step.part.kind;
+    const auto s = static_cast<size_t>(step.stage());
+    const StageCost& stage = stages_[s];
+    const bool is_forward = kind == Kind::kForward;
+    if (is_forward && step.takes() == Passage::kLocal) passing_ -= stage.input_bytes;
+    if (schedule::GivesInputGrad(kind)) Reach(BackwardPeak(step));
+    kept_ += step.Change(held_[s]);
+    if (is_forward) Reach(stage.forward_peak - stage.kept_bytes);
+    if (kind == Kind::kRecompute) Reach(0);
+    if (is_forward && step.gives() == Passage::kLocal) passing_ += stages_[s + 1].input_bytes;
+    if (step.gives() == Passage::kAfar) {
+      if (!is_forward) Send(gradients_sent_, stage.input_bytes);
+      if (is_forward && !stage.keeps_output) Send(outputs_sent_, stage.output_bytes);
+    }
+  }
+
+  RowPeak peak() const { return {highest_activations_, highest_ - highest_activations_}; }
+
+ private:
+  /// Receives are posted as far ahead as there are slots, and each takes its memory then; so the
+  /// input of a micro-batch counts there.
+  void AddStage(int s, int posted) {
+    const StageCost& stage = stages_[s];
+    const bool from_afar = s > 0 && program_.crosses_after(s - 1);
+    const int64_t arrived = from_afar ? stage.input_bytes : 0;
+    links_ += posted * (arrived + (program_.crosses_after(s) ? stage.output_bytes : 0));
+    held_[s] = {.kept = stage.kept_bytes - arrived,
+                .recomputed = stage.recomputed_bytes,
+                .deferred = stage.deferred_bytes - arrived};
+  }
+
+  /// Of I or B, beside what is held.
+  int64_t BackwardPeak(const Step& step) const {
+    const StageCost& stage = stages_[step.stage()];
+    const int64_t peak =
+        step.part.kind == Kind::kInputGrad ? stage.input_grad_peak : stage.backward_peak;
+    const int64_t of_link = step.takes() == Passage::kAfar ? stage.output_bytes : 0;
+    return peak - stage.kept_bytes - (step.is_recomputed ? stage.recomputed_bytes : 0) - of_link;
+  }
+
+  void Send(int& sent, int64_t bytes) {
+    if (sent == kOutstandingSends) return;  // the oldest goes
+    ++sent;
+    links_ += bytes;
+  }
+
+  void Reach(int64_t more) {
+    const int64_t now = kept_ + passing_ + links_ + std::max<int64_t>(more, 0);
+    if (now <= highest_) return;
+    highest_ = now;
+    highest_activations_ = kept_;
+  }
+
+  const Program& program_;
+  const std::vector<StageCost>& stages_;
+  std::vector<schedule::Held> held_;
+  int64_t kept_ = 0, passing_ = 0, links_ = 0;
+  int outputs_sent_ = 0, gradients_sent_ = 0;
+  int64_t highest_ = -1, highest_activations_ = 0;
+};
+
+/// Bytes of a stage's weights that another layer of the stage has already (strata.tied).
+std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
+  std::vector<int64_t> shared(plan.stages.size());
+  for (const TiePlan& tie : plan.ties) {
+    for (size_t use = 1; use < tie.layers.size(); ++use) {
+      const auto earlier = tie.stages.begin() + static_cast<std::ptrdiff_t>(use);
+      if (std::find(tie.stages.begin(), earlier, tie.stages[use]) == earlier) continue;
+      shared[tie.stages[use]] +=
+          DTypeSize(job.precision.params) * SharedElements(job.layers[tie.layers[use]]);
+    }
+  }
+  return shared;
+}
+
+}  // namespace
+
+std::vector<RowPeak> PeaksOfRows(const Program& program, const std::vector<StageCost>& stages) {
+  const schedule::RowWalk walk(program);
+  const std::vector<int> slots = schedule::StageBuffers(program);
+  std::vector<RowPeak> peaks;
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    RowMemory row(program, stages, slots, rank);
+    walk.Over(rank, [&](const Step& step) { row.Do(step); });
+    peaks.push_back(row.peak());
+  }
+  return peaks;
+}
+
+MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCosts& costs,
+                               Program program)
+    : plan_(plan),
+      program_(std::move(program)),
+      walk_(program_),
+      slots_(schedule::StageBuffers(program_)),
+      shared_(SharedBytes(job, plan)),
+      owners_(job.zero == 1 ? plan.topology.Size(kDataAxis) : 1),
+      moments_(costs.moments),
+      texts_(SampleBytes(job, plan)) {
+  STRATA_CHECK(plan.stages.size() == program_.stage_ranks.size()) << program_.stages();
+}
+
+RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) const {
+  RankMemory memory;
+  memory.rank = rank;
+  for (const StagePlan& place : plan_.stages) {
+    const auto s = static_cast<size_t>(place.stage);
+    if (program_.stage_ranks[s] != rank) continue;
+    const StageCost& stage = stages[s];
+    const int64_t own = stage.gradient_bytes - shared_[s];
+    memory.weights += AllocatedBytes(own) + stage.weight_bytes - stage.gradient_bytes;
+    memory.weights += stage.buffer_bytes;
+    memory.gradients += AllocatedBytes(own) + stage.gradient_bytes - own;
+    const auto share = [&](int64_t bytes) {
+      return static_cast<int64_t>(static_cast<double>(bytes) / owners_);
+    };
+    memory.optimizer += moments_ * AllocatedBytes(share(own)) + share(stage.extra_state_bytes);
+  }
+  RowMemory row(program_, stages, slots_, rank);
+  walk_.Over(rank, [&](const Step& step) { row.Do(step); });
+  memory.activations = row.peak().activations;
+  memory.buffers = row.peak().buffers;
+  memory.texts = texts_[static_cast<size_t>(rank)];
+  return memory;
+}
+
+std::vector<RankMemory> PredictMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
+                                      const Program& program) {
+  const std::vector<StageCost> stages = StageCosts(costs, plan);
+  const MemoryForecast forecast(job, plan, costs, program);
+  std::vector<RankMemory> ranks;
+  for (int rank = 0; rank < forecast.ranks(); ++rank) ranks.push_back(forecast.Of(rank, stages));
+  return ranks;
+}
+
+int64_t LargestTotal(const std::vector<RankMemory>& ranks) {
+  int64_t largest = 0;
+  for (const RankMemory& rank : ranks) largest = std::max(largest, rank.total());
+  return largest;
+}
+
+}  // namespace strata

@@ -1,0 +1,179 @@
+#include "engine/forecast/memory_forecast.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/base/size_class.h"
+#include "engine/forecast/planned_program.h"
+#include "engine/plan/plan_testing.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/search/plan_job.h"
+
+namespace strata {
+namespace {
+
+Job AdamJob() {
+  Job job = DeepJob(2, 8);
+  job.optimizer = OptimizerSpec();
+  job.optimizer.type = "adam";
+  return job;
+}
+
+std::vector<RankMemory> Predict(const Job& job) {
+  const Plan plan = PlanJob(job, {}, nullptr);
+  const int micro_batches = static_cast<int>(plan.batch.micro_batches);
+  return PredictMemory(job, plan, CostsOf(job, plan, nullptr),
+                       TrainingProgram(job, plan, micro_batches, nullptr));
+}
+
+TEST(PredictMemoryTest, WeightsGradientsAndMomentsLieInFlatBuffers) {
+  const std::vector<RankMemory> ranks = Predict(AdamJob());
+  ASSERT_EQ(ranks.size(), 2u);
+  const int64_t values = AllocatedBytes(4 * 4 * (64 * 64 + 64));
+  for (const RankMemory& rank : ranks) {
+    EXPECT_EQ(rank.weights, values);
+    EXPECT_EQ(rank.gradients, values);
+    EXPECT_EQ(rank.optimizer, 2 * values);
+  }
+}
+
+TEST(PredictMemoryTest, ZeroOneSharesTheMoments) {
+  Job job = AdamJob();
+  job.parallel.data = 4;
+  const int64_t whole = Predict(job)[0].optimizer;
+  job.zero = 1;
+  EXPECT_NEAR(Predict(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
+}
+
+/// All parameters, with another optimizer than the job's.
+ParameterGroup GroupOf(const char* type) {
+  ParameterGroup group;
+  group.type = type;
+  group.options.Set("momentum", 0.0);
+  return group;
+}
+
+TEST(PredictMemoryTest, GroupsHaveTheStateOfTheirOwnOptimizer) {
+  Job job = AdamJob();
+  const RankMemory adam = Predict(job)[0];
+  job.optimizer.groups = {GroupOf("sgd")};
+  const RankMemory plain = Predict(job)[0];
+  EXPECT_EQ(plain.optimizer, 0);
+  EXPECT_EQ(plain.weights, adam.weights);
+
+  job.optimizer.type = "sgd";
+  job.optimizer.options.Set("momentum", 0.0);
+  job.optimizer.groups = {GroupOf("adam")};
+  EXPECT_EQ(Predict(job)[0].optimizer, adam.optimizer);
+  EXPECT_EQ(Predict(job)[0].weights, adam.weights);
+  job.parallel.data = 4;
+  job.zero = 1;
+  EXPECT_EQ(Predict(job)[0].optimizer, adam.optimizer / 4);
+}
+
+TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheStateOfTheirGroup) {
+  Job job = AdamJob();
+  job.parallel.pipe = 1;
+  for (int i : {0, 2}) {
+    job.layers[i].tied_key = "t";
+    job.layers[i].tied_weights = {"weight"};
+  }
+  const int64_t adam = Predict(job)[0].optimizer;
+  job.optimizer.groups = {GroupOf("sgd")};
+  EXPECT_EQ(Predict(job)[0].optimizer, 0);
+  job.optimizer.type = "sgd";
+  job.optimizer.options.Set("momentum", 0.0);
+  job.optimizer.groups = {GroupOf("adam")};
+  EXPECT_EQ(Predict(job)[0].optimizer, adam);
+}
+
+TEST(PredictMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirDistance) {
+  Job job = AdamJob();
+  job.schedule.name = "gpipe";
+  const std::vector<RankMemory> gpipe = Predict(job);
+  job.schedule.name = "1f1b";
+  const std::vector<RankMemory> alternating = Predict(job);
+  // Rank 0 has the forwards of two micro-batches alive instead of eight, rank 1 of one.
+  EXPECT_EQ(gpipe[0].activations, 4 * alternating[0].activations);
+  EXPECT_GT(gpipe[1].activations, 6 * alternating[1].activations);
+  EXPECT_GT(gpipe[0].total(), alternating[0].total());
+}
+
+TEST(PredictMemoryTest, RecomputationKeepsLess) {
+  Job job = AdamJob();
+  job.schedule.name = "gpipe";
+  const std::vector<RankMemory> kept = Predict(job);
+  job.recompute.method = RecomputeSpec::Method::kStages;
+  const std::vector<RankMemory> again = Predict(job);
+  EXPECT_LT(again[0].total(), kept[0].total());
+  // Of each micro-batch its input, of one all that its stage keeps.
+  EXPECT_LT(again[0].activations, kept[0].activations / 2);
+}
+
+TEST(PredictMemoryTest, MoreMicroBatchesNeverNeedLess) {
+  for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "zb_h2"}) {
+    Job job = AdamJob();
+    job.schedule.name = schedule;
+    int64_t before = 0;
+    for (int micro_batches : {1, 2, 4, 8}) {
+      job.batch = {.micro_batches = micro_batches, .micro_batch_size = 64};
+      const int64_t now = LargestTotal(Predict(job));
+      EXPECT_GE(now, before) << schedule << " " << micro_batches;
+      before = now;
+    }
+  }
+}
+
+TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirCopyInHalfPrecision) {
+  Job job = AdamJob();
+  job.parallel.pipe = 1;
+  const auto saved_by_the_tie = [](Job whole) {
+    const int64_t apart = Predict(whole)[0].weights;
+    for (int i : {0, 2}) {
+      whole.layers[i].tied_key = "t";
+      whole.layers[i].tied_weights = {"weight"};
+    }
+    return apart - Predict(whole)[0].weights;
+  };
+  const int64_t of_values = saved_by_the_tie(job);
+  job.precision = {.name = "bf16", .compute = DType::kBFloat16};
+  EXPECT_EQ(saved_by_the_tie(job), of_values + 2 * 64 * 64);
+}
+
+TEST(PredictMemoryTest, MomentsHaveTheTypeOfTheParameters) {
+  Job job = AdamJob();
+  job.precision = {.name = "bf16", .compute = DType::kBFloat16, .params = DType::kBFloat16};
+  for (const RankMemory& rank : Predict(job)) {
+    EXPECT_EQ(rank.optimizer, 2 * AllocatedBytes(2 * 4 * (64 * 64 + 64)));
+  }
+}
+
+/// Their averages do not, and evaluations keep the values beside them.
+TEST(PredictMemoryTest, AveragesOfBf16AreInFloat32) {
+  Job job = AdamJob();
+  job.optimizer.ema = 0.9;
+  const int64_t elements = 4 * (64 * 64 + 64);
+  EXPECT_EQ(Predict(job)[0].optimizer, 3 * AllocatedBytes(4 * elements));
+  job.precision = {.name = "bf16", .compute = DType::kBFloat16, .params = DType::kBFloat16};
+  for (const RankMemory& rank : Predict(job)) {
+    EXPECT_EQ(rank.optimizer, 2 * AllocatedBytes(2 * elements) + AllocatedBytes(4 * elements) +
+                                  AllocatedBytes(2 * elements));
+  }
+}
+
+TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
+  Job job = AdamJob();
+  job.parallel.pipe = 1;
+  const int64_t apart = Predict(job)[0].weights;
+  for (int i : {0, 2}) {
+    job.layers[i].tied_key = "t";
+    job.layers[i].tied_weights = {"weight"};
+  }
+  EXPECT_NEAR(apart - Predict(job)[0].weights, 4 * 64 * 64, 4 * 64 * 64);
+  EXPECT_LT(Predict(job)[0].weights, apart);
+}
+
+}  // namespace
+}  // namespace strata

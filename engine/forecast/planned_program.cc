@@ -1,0 +1,97 @@
+#include "engine/forecast/planned_program.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/forecast/memory_forecast.h"
+#include "engine/forecast/step_costs.h"
+#include "engine/forecast/users_program.h"
+#include "engine/plan/recompute.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/lowering.h"
+#include "engine/schedule/program_search.h"
+
+namespace strata {
+namespace {
+
+using schedule::Program;
+
+/// A schedule that has a name, on the plan's ranks.
+Program NamedProgram(const Job& job, const Plan& plan, const Extent& extent) {
+  const schedule::Sizes sizes = {extent.ranks, plan.stages_per_rank(), extent.micro_batches};
+  if (plan.schedule != "auto") return schedule::Generate(plan.schedule, sizes);
+  schedule::ProgramSearchOptions options = AutoOptions(job, plan);
+  options.stage_ranks = plan.stage_ranks();
+  return SearchProgram(sizes, options).program;
+}
+
+/// The actions of `program` on its first micro-batches.
+Program Shortened(Program program, int micro_batches) {
+  const auto is_left = [&](const schedule::Action& part) {
+    return part.micro_batch < micro_batches;
+  };
+  for (auto& row : program.rows) {
+    std::vector<schedule::Action> left;
+    for (const schedule::Action& action : row) {
+      const schedule::Parts parts(action);
+      if (std::all_of(parts.begin(), parts.end(), is_left)) {
+        left.push_back(action);
+      } else {
+        std::copy_if(parts.begin(), parts.end(), std::back_inserter(left), is_left);
+      }
+    }
+    row = std::move(left);
+  }
+  program.micro_batches = micro_batches;
+  return program;
+}
+
+}  // namespace
+
+schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
+  schedule::ProgramSearchOptions options;
+  if (!plan.costs) {
+    options.memory = static_cast<int>(plan.program_memory);
+    return options;
+  }
+  if (plan.costs->has_seconds()) {
+    options.costs = StepCosts(job, plan, *plan.costs, LinksOfStages(plan));
+    for (size_t s = 0; s < plan.stages.size(); ++s) {  // R, which comes later, goes with I or B
+      options.costs.input_grad[s] += options.costs.recompute[s];
+    }
+  }
+  options.byte_limit = plan.memory > 0 ? plan.memory : plan.program_memory;
+  if (options.byte_limit == 0) return options;
+  if (plan.memory == 0) options.memory_weight = kMemoryWeight;
+  options.bytes = [&job, plan, again = RecomputedStages(plan)](const Program& program) {
+    return LargestTotal(
+        PredictMemory(job, plan, *plan.costs, schedule::AddRecomputation(program, again)));
+  };
+  return options;
+}
+
+Program TrainingProgram(const Job& job, const Plan& plan, int micro_batches, Script* script) {
+  const int planned = std::max(static_cast<int>(plan.batch.micro_batches), micro_batches);
+  const Extent extent = {plan.pipe(), planned};
+  Program program =
+      IsUsers(job) ? UsersProgram(job, extent, script) : NamedProgram(job, plan, extent);
+  if (program.stage_ranks != plan.stage_ranks()) {
+    throw ConfigError(Str("schedule of ", PlaceOf(job), " for ", planned,
+                          " micro-batches has its stages on ranks ",
+                          Join(program.stage_ranks, ", "), "; the plan, for ",
+                          plan.batch.micro_batches, ", on ", Join(plan.stage_ranks(), ", ")));
+  }
+  if (planned != micro_batches) program = Shortened(std::move(program), micro_batches);
+  return schedule::AddRecomputation(std::move(program), RecomputedStages(plan));
+}
+
+Program EvaluationProgram(const Plan& plan, int micro_batches) {
+  return schedule::EvaluationProgram(plan.stage_ranks(), micro_batches);
+}
+
+}  // namespace strata

@@ -1,0 +1,150 @@
+#include "engine/job/data_input.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/job/cifar10.h"
+#include "engine/job/data_source.h"
+
+namespace strata {
+namespace {
+
+/// Steps that choose samples, change them for training, or make targets.
+constexpr std::array kLeftOut = {"part",   "take", "concat", "shuffled", "filter",
+                                 "mix_up", "flip", "jitter", "one_hot"};
+
+/// Other steps that leave the shape of an input as it is.
+constexpr std::array kAlike = {"cache", "normalise", "to_float"};
+
+/// Options that say how a sample is made of a file, in sources of several kinds.
+constexpr std::array kCarriedOver = {"tokenizer", "length", "size", "channels"};
+
+/// What reads files with these endings; a folder has none.
+struct Reader {
+  const char* source;
+  const char* option;  // that names the file
+  std::vector<std::string> endings;
+};
+const std::vector<Reader> kReaders = {
+    {"csv", "path", {".csv", ".tsv"}},
+    {"jsonl", "path", {".jsonl"}},
+    {"npy", "input", {".npy"}},
+    {"npz", "path", {".npz"}},
+    {"safetensors", "path", {".safetensors"}},
+    {"text", "path", {".txt"}},
+    {"token_file", "path", {".bin"}},
+    {"image_folder", "path", {".jpg", ".jpeg", ".png", ""}},
+};
+
+const Reader* ReaderOf(const std::string& path) {
+  std::string ending = Lower(std::filesystem::path(path).extension().string());
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) ending = "";
+  for (const Reader& reader : kReaders) {
+    if (std::ranges::find(reader.endings, ending) != reader.endings.end()) return &reader;
+  }
+  return nullptr;
+}
+
+bool Has(const Value& source, const char* option) {
+  const DataSourceType* const type = FindDataSource(source["source"].as_string());
+  return std::ranges::find(type->fields, option, &Field::name) != type->fields.end();
+}
+
+/// Columns are scaled by what a table's own source knows of them.
+void CheckScaled(const Value& source, const Reader& reader, const std::string& path,
+                 const std::string& where) {
+  const Value* const normalise = source.is_map() ? source.Find("normalise") : nullptr;
+  if (!normalise || *normalise != Value(true) || source["source"] == Value(reader.source)) return;
+  throw ConfigError(Str(Place(where), "input: the job's csv has normalise=true, and ", path,
+                        " would be read by ", reader.source, ", which scales nothing; it must be ",
+                        "a table (.csv, .tsv)"));
+}
+
+/// The images as cifar10 has them.
+Value AsCifar10(const Value& cifar10, Value images, const TensorSpec* input,
+                const std::string& where) {
+  images.Set("size", cifar10["size"]);
+  if (input) FindDataSource("image_folder")->fit(images, *input);
+  if (images["size"].is_null()) images.Set("size", kCifar10Side);
+  const Value mean = Value::List(kCifar10Mean.begin(), kCifar10Mean.end());
+  const Value deviation = Value::List(kCifar10Deviation.begin(), kCifar10Deviation.end());
+  return MakeDataStep("normalise", images, {}, {{"mean", mean}, {"std", deviation}}, where);
+}
+
+/// Images get the size of the job's samples, and are grey where those are.
+void FitImages(Value& images, const TensorSpec& sample) {
+  if (sample.shape.size() != 3) return;
+  FindDataSource("image_folder")->fit(images, sample);
+  if (sample.shape[0] == 1) images.Set("channels", 1);
+}
+
+/// The innermost source.
+Value Replaced(const Value& source, const std::string& path, const std::string& where,
+               const TensorSpec* input) {
+  const std::string kind = source.is_map() ? source["source"].as_string() : "";
+  const auto own = std::ranges::find(kReaders, kind, &Reader::source);
+  const Reader* reader = ReaderOf(path);
+  const bool is_folder_of_text = kind == "text" && reader && reader->endings.back().empty();
+  if (own != kReaders.end() && (!reader || is_folder_of_text)) reader = &*own;
+  if (!reader) {
+    std::vector<std::string> endings;
+    for (const Reader& known : kReaders) {
+      endings.insert(endings.end(), known.endings.begin(), known.endings.end());
+    }
+    std::erase(endings, "");
+    throw ConfigError(Str(Place(where), "input: nobody knows how to read ", path,
+                          "; it is a folder of images, or ends in ", Join(endings, ", ")));
+  }
+  CheckScaled(source, *reader, path, where);
+  Value replaced = source;
+  if (kind != reader->source) {
+    replaced = MakeDataSource(reader->source, {}, {{reader->option, path}}, where);
+    for (const char* option : kCarriedOver) {
+      const Value* const own_value = source.is_map() ? source.Find(option) : nullptr;
+      if (own_value && Has(replaced, option)) replaced.Set(option, *own_value);
+    }
+    if (input && Has(replaced, "channels")) FitImages(replaced, *input);
+  }
+  if (Has(replaced, "like") && kind == reader->source && replaced["like"].is_null()) {
+    replaced.Set("like", source[reader->option]);
+  }
+  replaced.Set(reader->option, path);
+  if (Has(replaced, "shuffle")) replaced.Set("shuffle", false);
+  if (Has(replaced, "split")) replaced.Set("split", "train");
+  if (Has(replaced, "broken")) replaced.Set("broken", "error");  // no other's in its place
+  if (Has(replaced, "targets")) replaced.Set("targets", false);
+  const bool are_arrays = Has(replaced, "input");  // whose targets are others
+  if (are_arrays) replaced.Set("target", Value());
+  return replaced;
+}
+
+}  // namespace
+
+Value ReadingInput(const Value& source, const std::string& path, const std::string& where,
+                   const TensorSpec* input) {
+  const Value* of = source.is_map() ? source.Find("of") : nullptr;
+  if (!of) {
+    Value replaced = Replaced(source, path, where, input);
+    const bool is_cifar10 = source.is_map() && source["source"] == Value("cifar10");
+    if (!is_cifar10 || replaced["source"] != Value("image_folder")) return replaced;
+    return AsCifar10(source, std::move(replaced), input, where);
+  }
+  const Value& first = of->is_list() ? of->as_list().at(0) : *of;
+  const std::string& kind = source["source"].as_string();
+  const bool is_left_out = std::ranges::find(kLeftOut, kind) != kLeftOut.end();
+  const bool is_alike = is_left_out || std::ranges::find(kAlike, kind) != kAlike.end();
+  Value inside = ReadingInput(first, path, where, is_alike ? input : nullptr);
+  if (is_left_out) return inside;
+  if (kind == "random_crop") {  // of the same size, and all of the image
+    return MakeDataStep("resize", inside, {}, {{"size", source["size"]}}, where);
+  }
+  Value step = source;
+  return step.Set("of", std::move(inside)).Set("shuffle", Value());  // as what it is of
+}
+
+}  // namespace strata

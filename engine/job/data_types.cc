@@ -1,0 +1,325 @@
+// The table of data sources: strata.data.NAME{...}.
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/job/data_source.h"
+
+namespace strata {
+namespace {
+
+Field Split() {
+  return Field::Choice("split", {"train", "test"}, "which part of the samples").Default("train");
+}
+
+Field Shuffle() {
+  return Field::Bool("shuffle",
+                     "another order in each epoch; none = for data.train, of split train")
+      .Optional();
+}
+
+Field Samples() { return Field::Int("samples", "how many").AtLeast(1).Default(1024); }
+
+Field Length() {
+  return Field::Int("length", "tokens of a sample; none = by the job's input")
+      .AtLeast(1)
+      .Optional();
+}
+
+Field Tokenizer() {
+  return Field::String("tokenizer",
+                       "a Hugging Face tokenizer.json or a SentencePiece model; none = bytes")
+      .NamedOnly()
+      .Optional();
+}
+
+/// What predictions are made for has none.
+Field Targets() {
+  return Field::Bool("targets", "false = the file has none; zeros stand for them")
+      .NamedOnly()
+      .Optional();
+}
+
+Field Path(const char* help) { return Field::String("path", help); }
+
+TensorSpec Scalar(const Value&) { return {{}, DType::kInt64}; }
+
+TensorSpec Tokens(const Value& options) { return {{options["length"].as_int()}, DType::kInt64}; }
+
+void FitLength(Value& options, const TensorSpec& input) {
+  if (options["length"].is_null() && input.shape.size() == 1) {
+    options.Set("length", input.shape[0]);
+  }
+}
+
+DataSourceType Digits() {
+  return {.name = "digits",
+          .fields = {Split(), Shuffle(),
+                     Field::String("path", "the file; none = where the set-up put it").Optional()},
+          .help = "UCI digits: images of 8x8, 10 classes",
+          .input =
+              [](const Value&) {
+                return TensorSpec{{1, 8, 8}, DType::kFloat32};
+              },
+          .target = Scalar,
+          .classes = [](const Value&) { return int64_t{10}; }};
+}
+
+void FitImageSize(Value& options, const TensorSpec& input) {
+  const bool square = input.shape.size() == 3 && input.shape[1] == input.shape[2];
+  if (options["size"].is_null() && square) options.Set("size", input.shape[1]);
+}
+
+DataSourceType Cifar10() {
+  return {
+      .name = "cifar10",
+      .fields = {Field::String("path", "folder of the binary files"), Split(), Shuffle(),
+                 Field::Int("size", "images are resized to it; none = by the job's input, or 32")
+                     .AtLeast(1)
+                     .Optional()},
+      .help = "CIFAR-10 in its binary form: colour images, 10 classes",
+      .fit = FitImageSize,
+      .input =
+          [](const Value& options) {
+            const int64_t size = options["size"].is_null() ? 32 : options["size"].as_int();
+            return TensorSpec{{3, size, size}, DType::kFloat32};
+          },
+      .target = Scalar,
+      .classes = [](const Value&) { return int64_t{10}; }};
+}
+
+DataSourceType Text() {
+  return {.name = "text",
+          .fields = {Field::String("path",
+                                   "a file, or a folder of files; none = the licence texts "
+                                   "of this machine")
+                         .Optional(),
+                     Field::Choice("split", {"train", "test", "all"},
+                                   "which part of the samples: test is every tenth piece")
+                         .Default("train"),
+                     Shuffle(), Length(), Tokenizer(),
+                     Field::Bool("targets",
+                                 "false = predictions are made of all pieces; zeros stand for them")
+                         .NamedOnly()
+                         .Optional()},
+          .help = "text as bytes or tokens; the target is the next one",
+          .fit = FitLength,
+          .input = Tokens,
+          .target = Tokens,
+          .classes =
+              [](const Value& options) {
+                return options["tokenizer"].is_null() ? int64_t{256} : int64_t{0};
+              },
+          .paths = {"path", "tokenizer"},
+          .needs = {"length"}};
+}
+
+void FitImageShape(Value& options, const TensorSpec& input) {
+  if (options["shape"].is_null()) options.Set("shape", Value::IntList(input.shape));
+}
+
+DataSourceType Images() {
+  return {
+      .name = "images",
+      .fields = {Field::Shape("shape", "of an image; none = the job's input").AtLeast(1).Optional(),
+                 Field::Int("classes", "how many").AtLeast(1).Default(10), Samples(), Split(),
+                 Shuffle()},
+      .help = "synthetic images with classes, always the same ones",
+      .fit = FitImageShape,
+      .input =
+          [](const Value& options) {
+            return TensorSpec{options["shape"].as_ints(), DType::kFloat32};
+          },
+      .target = Scalar,
+      .classes = [](const Value& options) { return options["classes"].as_int(); },
+      .needs = {"shape"}};
+}
+
+DataSourceType SyntheticTokens() {
+  return {.name = "tokens",
+          .fields = {Field::Int("vocabulary", "how many tokens there are").AtLeast(1), Length(),
+                     Samples(), Split(), Shuffle()},
+          .help = "synthetic sequences, always the same ones; the target is the next token",
+          .fit = FitLength,
+          .input = Tokens,
+          .target = Tokens,
+          .classes = [](const Value& options) { return options["vocabulary"].as_int(); },
+          .needs = {"length"}};
+}
+
+// What only the data itself tells: shapes, classes, how many samples.
+
+DataSourceType ImageFolder() {
+  return {.name = "image_folder",
+          .fields = {Path("a folder with a sub-folder of JPEG and PNG files for each class"),
+                     Field::Int("size",
+                                "images are resized to it, the shorter side, and cropped in the "
+                                "middle; none = by the job's input")
+                         .AtLeast(1)
+                         .AtMost(8192)
+                         .Optional(),
+                     Field::Int("channels", "3 = colour, 1 = grey").AtLeast(1).AtMost(3).Default(3),
+                     Field::Choice("broken", {"error", "skip"},
+                                   "what becomes of files that are no whole image; in place of a "
+                                   "skipped one the next whole one is read")
+                         .NamedOnly()
+                         .Default("error"),
+                     Targets(), Shuffle()},
+          .help = "images with values from 0 to 1; the classes are the sub-folders by name",
+          .fit = FitImageSize,
+          .needs = {"size"}};
+}
+
+DataSourceType Csv() {
+  return {
+      .name = "csv",
+      .fields = {Path("the file"),
+                 Field::Any("target", "the column to be predicted, by name; none = the last one")
+                     .Optional(),
+                 Field::Any("columns", "names of the input's columns; none = all but the target")
+                     .Optional(),
+                 Field::Bool("normalise", "numbers of the input get mean 0 and deviation 1")
+                     .NamedOnly()
+                     .Default(false),
+                 Field::Choice("task", {"auto", "classes", "numbers"},
+                               "what the target is; auto = classes where it has words")
+                     .NamedOnly()
+                     .Default("auto"),
+                 Field::Choice("missing", {"error", "mean"},
+                               "an empty cell (or NA, NaN, null, ?) of the input: mean = the "
+                               "column's mean, of words none")
+                     .NamedOnly()
+                     .Default("error"),
+                 Field::Choice("unknown", {"error", "none"},
+                               "a word of the input that the training has not: none = as if no "
+                               "word stood there")
+                     .NamedOnly()
+                     .Default("error"),
+                 Field::String("like",
+                               "the file whose words, means and deviations hold: that of the "
+                               "training, for test data")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::Bool("header",
+                             "the first line has names; else they are \"1\", \"2\", ...; none = "
+                             "it has, and no numbers among them")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::String(
+                     "separator",
+                     "between cells; \"tab\" is a tab; none = a tab for .tsv, else a comma")
+                     .NamedOnly()
+                     .Optional(),
+                 Targets(), Shuffle()},
+      .help = "rows of a table; words become a 0 or 1 for each of them",
+      .paths = {"path", "like"}};
+}
+
+Field Target(const char* help) { return Field::String("target", help).Optional(); }
+
+DataSourceType Npy() {
+  return {
+      .name = "npy",
+      .fields = {Field::String("input", "the file of the inputs; dim 0 counts the samples"),
+                 Target("the file of the targets; none = the input itself"), Targets(), Shuffle()},
+      .help = "arrays of NumPy, mapped into memory",
+      .paths = {"input", "target"}};
+}
+
+DataSourceType ArraysIn(const char* name, const char* help) {
+  return {.name = name,
+          .fields = {Path("the file"),
+                     Field::String("input", "name of the inputs' array; dim 0 counts the samples")
+                         .Default("x"),
+                     Target("name of the targets' array; none = the input itself"), Targets(),
+                     Shuffle()},
+          .help = help};
+}
+
+DataSourceType Idx() {
+  return {.name = "idx",
+          .fields = {Field::String("images", "the file of the images, .gz too"),
+                     Field::String("labels", "the file of the labels, .gz too"), Shuffle()},
+          .help = "MNIST's files: grey images with values from 0 to 1, and their labels",
+          .paths = {"images", "labels"}};
+}
+
+DataSourceType TokenFile() {
+  return {.name = "token_file",
+          .fields = {Path("the file: nothing but tokens, little-endian"),
+                     Field::Choice("dtype", {"uint16", "uint8", "int32", "int64"}, "of a token")
+                         .Default("uint16"),
+                     Length(),
+                     Field::Int("vocabulary", "how many tokens there are; none = not told")
+                         .NamedOnly()
+                         .AtLeast(1)
+                         .Optional(),
+                     Shuffle()},
+          .help = "tokens in a file, mapped into memory; the target is the next token",
+          .fit = FitLength,
+          .needs = {"length"}};
+}
+
+DataSourceType Jsonl() {
+  return {
+      .name = "jsonl",
+      .fields = {Path("the file: a JSON object a line"),
+                 Field::String("text", "the key of the text").Default("text"),
+                 Field::String("target",
+                               "the key of the class: a word or a whole number; none = the "
+                               "next token")
+                     .Optional(),
+                 Length(), Tokenizer(),
+                 Field::String("like", "the file whose words are the classes: that of the training")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::Int("pad", "the token behind a text that is shorter than length")
+                     .NamedOnly()
+                     .AtLeast(0)
+                     .Default(0),
+                 Targets(), Shuffle()},
+      .help = "texts of a file of JSON lines, as bytes or tokens",
+      .fit = FitLength,
+      .paths = {"path", "like", "tokenizer"},
+      .needs = {"length"}};
+}
+
+DataSourceType Own() {
+  return {
+      .name = "dataset",
+      .fields = {Field::Int("length", "how many samples there are").AtLeast(1),
+                 Field::Function("get", "function(i) -> input, target of sample i, from 0 on")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::Function("batch", "function(indices) -> inputs, targets; dim 0 counts them")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::Bool("ragged",
+                             "dim 0 of tensors differs between samples, for collate = \"pad\"")
+                     .NamedOnly()
+                     .Default(false),
+                 Shuffle()},
+      .help = "samples that a function gives",
+      .paths = {}};
+}
+
+}  // namespace
+
+const std::vector<DataSourceType>& DataSourceTypes() {
+  static const std::vector<DataSourceType> types = {
+      Digits(),
+      Cifar10(),
+      Text(),
+      Images(),
+      SyntheticTokens(),
+      ImageFolder(),
+      Csv(),
+      Npy(),
+      ArraysIn("npz", "arrays of NumPy in one file"),
+      ArraysIn("safetensors", "arrays of a safetensors file, mapped into memory"),
+      Idx(),
+      TokenFile(),
+      Jsonl(),
+      Own()};
+  return types;
+}
+
+}  // namespace strata

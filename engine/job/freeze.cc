@@ -1,0 +1,195 @@
+#include "engine/job/freeze.h"
+
+#include <algorithm>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/job/parameter_groups.h"
+#include "engine/job/select.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/parts.h"
+
+namespace strata {
+namespace {
+
+/// The layers for which the function({index, type, name}) is true.
+std::vector<int> ChosenBy(const JobKeys& keys, const FunctionRef& function,
+                          const std::vector<LayerSpec>& layers) {
+  std::vector<int> chosen;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto index = static_cast<int>(i);
+    const Value answer = keys.Ask(
+        "freeze", function,
+        {Value::MakeMap(
+            {{"index", index}, {"type", layers[i].type}, {"name", LayerPath(layers[i], index)}})});
+    if (!answer.is_bool()) {
+      throw ConfigError(Str(Place(function.where), "freeze expects its function to return true or ",
+                            "false; got ", answer.Describe(), " for layer ", i));
+    }
+    if (answer.as_bool()) chosen.push_back(static_cast<int>(i));
+  }
+  return chosen;
+}
+
+constexpr std::string_view kParametersPrefix = "parameters:";
+
+/// A regular expression that matches the text alone.
+std::string WithoutSigns(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (std::string_view(".*+?^$()[]{}|\\").find(c) != std::string_view::npos) escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+/// Of each layer the names of some parameters, within it.
+using ChosenParameters = std::vector<std::vector<std::string>>;
+
+/// What a selector chooses: whole layers, and parameters of others.
+struct Choice {
+  std::vector<int> layers;
+  ChosenParameters parameters;
+};
+
+std::vector<std::string> NamesOf(const std::vector<LayerSpec>& layers, int layer) {
+  std::vector<std::string> names;
+  for (const NamedParameter& place : NamedParametersOf(layers, layer)) {
+    names.push_back(place.spec.name);
+  }
+  return names;
+}
+
+/// Adds the parameters with a match of the regular expression in the name that saves have.
+void ChooseParameters(std::string_view regex, const std::vector<LayerSpec>& layers,
+                      std::string_view subject, ChosenParameters& chosen) {
+  const std::regex expression = CompileRegex(regex, subject);
+  bool matches = false;
+  std::vector<std::string> known;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    for (const NamedParameter& place : NamedParametersOf(layers, static_cast<int>(i))) {
+      known.push_back(place.name);
+      if (!std::regex_search(place.name, expression)) continue;
+      matches = true;
+      std::vector<std::string>& names = chosen[i];
+      if (std::ranges::find(names, place.spec.name) == names.end()) {
+        names.push_back(place.spec.name);
+      }
+    }
+  }
+  if (matches) return;
+  std::string hint = DidYouMean(regex, known, 8);
+  if (hint.empty() && !known.empty()) hint = Str("; names are as ", known.front());
+  throw ConfigError(Str(subject, ": no parameter's name matches \"", regex, "\"", hint));
+}
+
+Choice Choose(const LayerSelector& selector, const std::vector<LayerSpec>& layers,
+              std::string_view subject) {
+  LayerSelector whole;
+  Choice choice;
+  choice.parameters.resize(layers.size());
+  for (const Value& item : selector.items) {
+    const bool is_regex = item.is_string() && item.as_string().starts_with(kParametersPrefix);
+    if (!is_regex) {
+      whole.items.push_back(item);
+      continue;
+    }
+    ChooseParameters(std::string_view(item.as_string()).substr(kParametersPrefix.size()), layers,
+                     subject, choice.parameters);
+  }
+  choice.layers = SelectLayers(whole, layers, subject);
+  return choice;
+}
+
+/// What `choice` leaves out.
+Choice AllBut(const Choice& choice, const std::vector<LayerSpec>& layers) {
+  Choice others;
+  others.parameters.resize(layers.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto layer = static_cast<int>(i);
+    if (std::ranges::binary_search(choice.layers, layer)) continue;
+    const std::vector<std::string>& chosen = choice.parameters[i];
+    if (chosen.empty()) {
+      others.layers.push_back(layer);
+      continue;
+    }
+    for (const std::string& name : NamesOf(layers, layer)) {
+      if (std::ranges::find(chosen, name) == chosen.end()) others.parameters[i].push_back(name);
+    }
+  }
+  return others;
+}
+
+/// Parts of the layer that do not learn at all are predicted so.
+void FreezeParts(const LayerSpec& whole, LayerSpec& layer, const std::string& prefix) {
+  for (size_t i = 0; i < layer.children.size(); ++i) {
+    LayerSpec& part = layer.children[i];
+    const std::string path = Str(prefix, LayerPath(part, static_cast<int>(i)), ".");
+    int64_t learn = 0, frozen = 0;
+    for (const ParameterSpec& parameter : ParametersOf(part)) {
+      if (!parameter.buffer) ++(whole.IsFrozen(path + parameter.name) ? frozen : learn);
+    }
+    part.frozen = frozen > 0 && learn == 0;
+    if (frozen > 0 && learn > 0) FreezeParts(whole, part, path);
+  }
+}
+
+/// Canonical: the places of layers, and the names of parameters.
+LayerSelector SelectorOf(const Choice& choice, const std::vector<LayerSpec>& layers) {
+  LayerSelector selector{Value::IntList({choice.layers.begin(), choice.layers.end()}).as_list()};
+  for (size_t i = 0; i < layers.size(); ++i) {
+    for (const NamedParameter& place : NamedParametersOf(layers, static_cast<int>(i))) {
+      const std::vector<std::string>& names = choice.parameters[i];
+      if (std::ranges::find(names, place.spec.name) == names.end()) continue;
+      selector.items.push_back(Str(kParametersPrefix, "^", WithoutSigns(place.name), "$"));
+    }
+  }
+  return selector;
+}
+
+/// Layers and parameters, a function(layer) -> whether, or {except=...}: all but these.
+Choice ReadFreeze(const JobKeys& keys, Job& job) {
+  const Value& value = keys["freeze"];
+  const std::vector<LayerSpec>& layers = job.layers;
+  if (value.is_function()) {
+    const std::vector<int> chosen = ChosenBy(keys, value.as_function(), layers);
+    job.freeze = {Value::IntList({chosen.begin(), chosen.end()}).as_list()};
+    return {chosen, ChosenParameters(layers.size())};
+  }
+  if (!value.is_map() || !value.Has("except")) {
+    job.freeze = ReadSelector(value);
+    return keys.Placed([&] { return Choose(job.freeze, layers, "freeze"); });
+  }
+  static const FieldTable fields = {Field::Any("except", "layers and parameters that learn")};
+  const Value table = Canonicalize(fields, keys.CallFor("the job's freeze", value));
+  const Choice kept =
+      keys.Placed([&] { return Choose(ReadSelector(table["except"]), layers, "freeze.except"); });
+  const Choice others = AllBut(kept, layers);
+  job.freeze = SelectorOf(others, layers);
+  return others;
+}
+
+}  // namespace
+
+void Freeze(const JobKeys& keys, Job& job) {
+  Choice choice = ReadFreeze(keys, job);
+  for (int index : choice.layers) job.layers[static_cast<size_t>(index)].frozen = true;
+  for (size_t i = 0; i < job.layers.size(); ++i) {
+    LayerSpec& layer = job.layers[i];
+    std::vector<std::string>& names = choice.parameters[i];
+    if (layer.frozen || names.empty()) continue;
+    if (names.size() == NamesOf(job.layers, static_cast<int>(i)).size()) {
+      layer.frozen = true;
+      continue;
+    }
+    layer.frozen_parameters = std::move(names);
+    FreezeParts(layer, layer, "");
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,94 @@
+#include "engine/layers/connections.h"
+
+#include <algorithm>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/parts.h"
+
+namespace strata {
+namespace {
+
+bool IsSkip(const LayerSpec& layer) { return !layer.scripted && layer.type == "skip"; }
+bool IsJoin(const LayerSpec& layer) { return !layer.scripted && layer.type == "join"; }
+
+std::string Subject(const std::vector<LayerSpec>& layers, int index) {
+  return Str(Place(layers[index].where), "layer ", LayerNumber(layers, index), " ",
+             layers[index].ToString());
+}
+
+void RefuseInside(const LayerSpec& layer, const std::string& subject) {
+  for (const LayerSpec& child : layer.children) {
+    if (IsSkip(child) || IsJoin(child)) {
+      throw ConfigError(Str(subject, ": strata.", child.type, "{\"", child.args["key"].as_string(),
+                            "\"} stands in the job's list of layers, not inside a layer"));
+    }
+    RefuseInside(child, subject);
+  }
+}
+
+/// The connection of this key, complete or still without its join.
+auto FindKey(std::vector<Connection>& connections, const std::string& key) {
+  return std::ranges::find(connections, key, &Connection::key);
+}
+
+void Keep(const std::vector<LayerSpec>& layers, int index, std::vector<Connection>& connections) {
+  const std::string& key = layers[index].args["key"].as_string();
+  const auto same = FindKey(connections, key);
+  if (same != connections.end()) {
+    throw ConfigError(Str(Subject(layers, index), ": layer ", LayerNumber(layers, same->from),
+                          " keeps a \"", key, "\" already; a key is used once"));
+  }
+  connections.push_back({key, index, -1});
+}
+
+void Take(const std::vector<LayerSpec>& layers, int index, std::vector<Connection>& connections) {
+  const std::string& key = layers[index].args["key"].as_string();
+  const auto kept = FindKey(connections, key);
+  if (kept == connections.end()) {
+    std::vector<std::string> keys;
+    for (const Connection& connection : connections) keys.push_back(connection.key);
+    throw ConfigError(Str(Subject(layers, index), ": no strata.skip{\"", key,
+                          "\"} stands before it", DidYouMean(key, keys)));
+  }
+  if (kept->to >= 0) {
+    throw ConfigError(Str(Subject(layers, index), ": layer ", LayerNumber(layers, kept->to),
+                          " takes \"", key, "\" already; for two joins write two skips"));
+  }
+  kept->to = index;
+}
+
+}  // namespace
+
+std::vector<Connection> FindConnections(const std::vector<LayerSpec>& layers) {
+  std::vector<Connection> connections;
+  for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    RefuseInside(layers[i], Subject(layers, i));
+    if (IsSkip(layers[i])) Keep(layers, i, connections);
+    if (IsJoin(layers[i])) Take(layers, i, connections);
+  }
+  for (const Connection& connection : connections) {
+    if (connection.to >= 0) continue;
+    throw ConfigError(Str(Subject(layers, connection.from), ": no later strata.join{\"",
+                          connection.key, "\"} takes it"));
+  }
+  return connections;
+}
+
+std::vector<TensorSpecs> BoundarySpecs(const std::vector<LayerSpec>& layers,
+                                       const std::vector<int>& bounds, const TensorSpecs& input,
+                                       const std::vector<TensorSpecs>& outputs) {
+  const std::vector<Connection> connections = FindConnections(layers);
+  std::vector<TensorSpecs> boundaries = {input};
+  for (size_t b = 1; b < bounds.size(); ++b) {
+    TensorSpecs& specs = boundaries.emplace_back(outputs.at(bounds[b] - 1));
+    for (const Connection& connection : connections) {
+      if (!Crosses(connection, bounds[b])) continue;
+      const TensorSpecs& kept = outputs.at(connection.from);
+      specs.insert(specs.end(), kept.begin(), kept.end());
+    }
+  }
+  return boundaries;
+}
+
+}  // namespace strata

@@ -1,0 +1,138 @@
+// The containers Sequential and Residual, their parts (parts.h), and the stacks of Transformer
+// layers.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/grad_mode.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/check.h"
+#include "engine/layers/composite.h"
+#include "engine/layers/families.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/parts.h"
+#include "engine/layers/random/random.h"
+
+namespace strata {
+namespace {
+
+/// Runs its layers one after the other; a part runs its own. Initial values are drawn from layer to
+/// layer: a part also builds those before its own, unless these have been drawn before it.
+class Sequential : public CompositeLayer {
+ public:
+  Sequential(const LayerSpec& spec, const BuildContext& context) {
+    const ChildRange own = RangeOf(spec);
+    for (int i = HasDrawn() ? own.begin : 0; i < own.end; ++i) {
+      const LayerSpec& child = spec.children[static_cast<size_t>(i)];
+      std::unique_ptr<Layer> layer = BuildLayer(child, context.script, context.axis);
+      if (i >= own.begin) chain_.push_back(Adopt(LayerPath(child, i), std::move(layer)));
+    }
+    AllowOverwriting(chain_);
+  }
+
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    Tensors tensors = inputs;
+    for (Layer* layer : chain_) tensors = layer->Forward(tensors, pass);
+    return tensors;
+  }
+
+  void set_may_overwrite_input(bool may) override {
+    Layer::set_may_overwrite_input(may);
+    AllowOverwriting(chain_, may);
+  }
+
+  OutputMemory output_memory() const override {
+    for (auto layer = chain_.rbegin(); layer != chain_.rend(); ++layer) {
+      const OutputMemory memory = (*layer)->output_memory();
+      if (memory != OutputMemory::kInput) return memory;
+    }
+    return OutputMemory::kInput;
+  }
+
+ private:
+  std::vector<Layer*> chain_;
+};
+
+/// x + body(x). A part that is not the first takes x, then what the body made of it so far, one
+/// tensor; one that is not the last gives the same. So x crosses cuts with the chain.
+class Residual : public Sequential {
+ public:
+  Residual(const LayerSpec& spec, const BuildContext& context)
+      : Sequential(spec, context),
+        is_first_(RangeOf(spec).begin == 0),
+        is_last_(RangeOf(spec).end == std::ssize(spec.children)) {}
+
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    const auto end = is_first_ ? inputs.end() : inputs.end() - 1;
+    Tensors x(inputs.begin(), end);
+    Tensors outputs = Sequential::Forward(is_first_ ? x : Tensors(end, inputs.end()), pass);
+    if (!is_last_) {
+      x.insert(x.end(), outputs.begin(), outputs.end());
+      return x;
+    }
+    STRATA_CHECK(outputs.size() == x.size());
+    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = x[i].add(outputs[i]);
+    return outputs;
+  }
+
+  /// The body must never overwrite x.
+  void set_may_overwrite_input(bool may) override {
+    Sequential::set_may_overwrite_input(may && !is_first_);
+  }
+  /// Between parts: of the body's tensor, which the next part's body may overwrite.
+  OutputMemory output_memory() const override {
+    const OutputMemory of_body = Sequential::output_memory();
+    if (is_last_) return OutputMemory::kFresh;
+    return is_first_ && of_body == OutputMemory::kInput ? OutputMemory::kKept : of_body;
+  }
+
+ private:
+  const bool is_first_, is_last_;
+};
+
+/// A layer num_layers times, then perhaps a norm. All layers start with the same values, as the
+/// copies in PyTorch do, and take the same memory and masks.
+class Stack : public CompositeLayer {
+ public:
+  Stack(const LayerSpec& spec, const BuildContext& context) {
+    const auto build = [&](const LayerSpec& child) {
+      return BuildLayer(child, context.script, context.axis);
+    };
+    for (int64_t i = 0; i < spec.Int("num_layers"); ++i) {
+      std::optional<RandomScope> of_copies;  // as in PyTorch, copies draw nothing
+      if (i > 0) of_copies.emplace(0);
+      std::unique_ptr<Layer> layer = build(spec.children[0]);
+      for (size_t p = 0; i > 0 && p < layer->parameters().size(); ++p) {
+        const at::NoGradGuard no_grad;
+        layer->parameters()[p].value.copy_(stack_[0]->parameters()[p].value);
+      }
+      stack_.push_back(Adopt("layers." + std::to_string(i), std::move(layer)));
+    }
+    if (spec.children.size() > 1) norm_ = Adopt("norm", build(spec.children[1]));
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+  Tensors Forward(const Tensors& inputs, const Pass& pass) override {
+    Tensors tensors = inputs;
+    for (Layer* layer : stack_) tensors[0] = layer->Forward(tensors, pass)[0];
+    return norm_ ? norm_->Forward({tensors[0]}, pass) : Tensors{tensors[0]};
+  }
+
+ private:
+  std::vector<Layer*> stack_;
+  Layer* norm_ = nullptr;
+};
+
+constexpr LayerEntry kLayers[] = {
+    {"Sequential", New<Sequential>},    {"Sequential.part", New<Sequential>},
+    {"Residual", New<Residual>},        {"Residual.part", New<Residual>},
+    {"TransformerEncoder", New<Stack>}, {"TransformerDecoder", New<Stack>}};
+
+}  // namespace
+
+LayerTable ContainerLayers() { return kLayers; }
+
+}  // namespace strata

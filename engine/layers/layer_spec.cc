@@ -1,0 +1,104 @@
+#include "engine/layers/layer_spec.h"
+
+#include <algorithm>
+
+#include "engine/base/text.h"
+#include "engine/layers/layer_types.h"
+
+namespace strata {
+namespace {
+
+/// A value as PyTorch's repr shows it: lists of integers as tuples.
+std::string Repr(const Value& value) {
+  if (!value.is_list()) return value.is_null() ? "None" : value.ToLua();
+  std::vector<std::string> pieces;
+  for (const Value& element : value.as_list()) pieces.push_back(Repr(element));
+  return Str("(", Join(pieces, ", "), pieces.size() == 1 ? ",)" : ")");
+}
+
+/// The arguments that repr shows: required numbers by position, then all that differ from their
+/// defaults by name.
+std::vector<std::string> Arguments(const LayerType& type, const Value& args) {
+  std::vector<std::string> pieces;
+  for (const Field& field : type.fields) {
+    if (!args.Has(field.name)) continue;
+    const Value& value = args[field.name];
+    if (field.required && field.kind == FieldKind::kInt) {
+      pieces.push_back(Repr(value));
+    } else if (value != field.fallback) {
+      pieces.push_back(Str(field.name, "=", Repr(value)));
+    }
+  }
+  return pieces;
+}
+
+std::vector<std::string> ScriptArguments(const Value& args) {
+  const Call call = CallOf(args);
+  std::vector<std::string> pieces;
+  for (const Value& value : call.positional) pieces.push_back(Repr(value));
+  for (const auto& [name, value] : call.named) pieces.push_back(Str(name, "=", Repr(value)));
+  return pieces;
+}
+
+Value ValueOf(const std::vector<ParameterSpec>& specs) {
+  Value::List list;
+  for (const ParameterSpec& spec : specs) {
+    Value entry;
+    entry.Set("name", spec.name).Set("shape", Value::IntList(spec.shape));
+    entry.Set("dtype", DTypeName(spec.dtype)).Set("buffer", spec.buffer);
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string LayerSpec::ToString() const {
+  if (type == "function") return where.empty() ? "function" : Str("function(", where, ")");
+  const LayerType* known = scripted ? nullptr : FindLayerType(type);
+  std::vector<std::string> pieces = known ? Arguments(*known, args) : ScriptArguments(args);
+  constexpr size_t kMost = 8;
+  if (known && known->holds_layers) {  // others are shown as their calls, which make what is inside
+    for (const LayerSpec& child : children) pieces.push_back(child.ToString());
+    if (children.size() > kMost) {
+      pieces.resize(kMost);
+      pieces.push_back(Str("... ", Plural(static_cast<int64_t>(children.size()), "layer")));
+    }
+  }
+  return Str(type, "(", Join(pieces, ", "), ")");
+}
+
+bool LayerSpec::IsFrozen(std::string_view parameter) const {
+  return frozen || std::ranges::find(frozen_parameters, parameter) != frozen_parameters.end();
+}
+
+Value LayerSpec::ToValue() const {
+  Value value;
+  value.Set("type", type).Set("name", name).Set("args", args);
+  if (scripted) {
+    value.Set("forward", forward).Set("init", init);
+    value.Set("parameters", ValueOf(script_parameters));
+  } else if (init.id >= 0) {
+    value.Set("init", init);
+  }
+  if (!children.empty()) {
+    Value::List list;
+    for (const LayerSpec& child : children) list.push_back(child.ToValue());
+    value.Set("layers", std::move(list));
+  }
+  value.Set("frozen", frozen).Set("tied", tied_key);
+  if (!frozen_parameters.empty()) {
+    value.Set("frozen_parameters", Value::List(frozen_parameters.begin(), frozen_parameters.end()));
+  }
+  if (!tied_key.empty()) {
+    value.Set("tied_weights", Value::List(tied_weights.begin(), tied_weights.end()));
+    value.Set("tied_forward", tied_forward);
+  }
+  return value;
+}
+
+bool HasScripted(const LayerSpec& spec) {
+  return spec.has_scripted_forward() || std::ranges::any_of(spec.children, HasScripted);
+}
+
+}  // namespace strata

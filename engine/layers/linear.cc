@@ -1,0 +1,148 @@
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/linear.h"
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/pad.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/layers/cuda/rows.h"
+#include "engine/layers/families.h"
+#include "engine/layers/init.h"
+#include "engine/layers/kernels/few_rows.h"
+#include "engine/layers/kernels/product.h"
+#include "engine/layers/kernels/row_product.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/unary.h"
+#include "engine/layers/weight_node.h"
+
+namespace strata {
+namespace {
+
+at::Tensor Rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
+
+/// The rows of dy, on CUDA as long as it likes them: filled up with zeros.
+at::Tensor GradientRows(const at::Tensor& dy, const at::Tensor& weight) {
+  const at::Tensor rows = Rows(dy);
+  const int64_t missing = rows.is_cuda() ? MissingOfRows(rows, weight.size(1)) : 0;
+  return missing == 0 ? rows : at::pad(rows, {0, missing});
+}
+
+/// dx of a product with rows x, of x's sizes. `rows` are GradientRows().
+at::Tensor InputGradientOf(const at::Tensor& rows, at::Tensor weight, at::IntArrayRef x_sizes) {
+  const int64_t more = rows.size(1) - weight.size(0);
+  if (more > 0) weight = at::pad(weight, {0, 0, 0, more});
+  const bool few = few_rows::Fits(rows, weight);
+  return (few ? few_rows::Times(rows, weight) : products::Product(rows, weight)).view(x_sizes);
+}
+
+class LinearNode : public WeightNode {
+ public:
+  explicit LinearNode(const Pass& pass) : stale_(pass.stale) {}
+
+ private:
+  at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
+                           const at::Tensor& weight) override {
+    rows_ = GradientRows(dy, weight);
+    return InputGradientOf(rows_, weight, x.sizes());
+  }
+
+  std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
+                                       const at::Tensor& weight) override {
+    at::Tensor rows = std::exchange(rows_, {});
+    if (!rows.defined()) rows = GradientRows(dy, weight);
+    if (rows.size(1) > weight.size(0)) rows = rows.narrow(1, 0, weight.size(0));
+    RowProduct product = {std::move(rows), Rows(x), weight_grad(), bias_grad(), stale_};
+    return [product = std::move(product)] { product.Add(); };
+  }
+
+  const std::shared_ptr<StaleGradients> stale_;
+  at::Tensor rows_;  // of dy, from dx's product to the weight's
+};
+
+at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
+                   const std::optional<at::Tensor>& bias) {
+  // A function before it may give another shape than when shapes were planned.
+  TORCH_CHECK(x.dim() > 0 && x.size(-1) == weight.size(1), "expects last dim ", weight.size(1),
+              ", got ", x.sizes());
+  const at::Tensor rows = Rows(x);
+  const bool few = few_rows::Fits(rows, weight);
+  if (!few && !products::UsesOneDnn(rows, weight)) return at::linear(x, weight, bias);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = weight.size(0);
+  return (few ? few_rows::TimesTransposed : products::TimesTransposed)(rows, weight, bias)
+      .view(sizes);
+}
+
+at::Tensor FrozenProduct(const at::Tensor& x, const at::Tensor& weight,
+                         const std::optional<at::Tensor>& bias) {
+  const auto product = [&] { return Product(x, weight, bias); };
+  return RecordedFrozen(product, x, weight,
+                        [sizes = x.sizes().vec()](const auto& dy, const auto& w) {
+                          return InputGradientOf(GradientRows(dy, w), w, sizes);
+                        });
+}
+
+class Linear : public UnaryLayer {
+ public:
+  Linear(int64_t in_features, int64_t out_features, bool bias, Ends ends) : ends_(std::move(ends)) {
+    AddParameter("weight", KaimingUniform({out_features, in_features}));
+    parameters_[0].only_products = true;
+    if (bias) AddParameter("bias", FanInBias(out_features, in_features));
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    const at::Tensor input = ends_.Enter(x);
+    const Parameter* bias = OptionalParameter(1);
+    if (!ends_.sums()) return ends_.Leave(ApplyLinear(input, parameters_[0], bias, pass));
+    const at::Tensor sum = ends_.Leave(ApplyLinear(input, parameters_[0], nullptr, pass));
+    return bias ? sum.add(bias->value) : sum;
+  }
+
+ private:
+  const Ends ends_;
+};
+
+/// With split "column" a rank computes some of the outputs from the whole input. With "row" it
+/// computes a summand of all outputs from some of the inputs.
+Ends LinearEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
+  const std::string split = SplitOf(spec);
+  if (!axis || split.empty()) return {};
+  if (split == "column") {
+    return {axis, Crossing::kCopy, spec.output_shard ? Crossing::kNone : Crossing::kGather};
+  }
+  return {axis, spec.input_shard ? Crossing::kNone : Crossing::kScatter, Crossing::kReduce};
+}
+
+constexpr LayerEntry kLayers[] = {
+    {"Linear", [](const LayerSpec& spec, const BuildContext& context) {
+       return NewLinear(spec.Int("in_features"), spec.Int("out_features"), spec.Bool("bias"),
+                        LinearEnds(spec, context.axis));
+     }}};
+
+}  // namespace
+
+at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
+                       const Pass& pass) {
+  const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
+  if (weight.frozen && !(b && b->requires_grad())) return FrozenProduct(x, weight.value, b);
+  // A bias that learns beside a frozen weight (of a tie) is autograd's.
+  const auto product = [&] {
+    return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
+  };
+  return Recorded<LinearNode>(product, x, weight, bias, pass, pass);
+}
+
+std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias, Ends ends) {
+  return std::make_unique<Linear>(in_features, out_features, bias, std::move(ends));
+}
+
+LayerTable LinearLayers() { return kLayers; }
+
+}  // namespace strata

@@ -1,0 +1,145 @@
+// The parts of Llama's blocks: RotaryEmbedding, GroupedQueryAttention and SwiGLU.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "engine/base/check.h"
+#include "engine/layers/attention.h"
+#include "engine/layers/axis/crossing.h"
+#include "engine/layers/composite.h"
+#include "engine/layers/families.h"
+#include "engine/layers/kept_tokens.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/linear.h"
+#include "engine/layers/unary.h"
+
+namespace strata {
+namespace {
+
+/// Turns the pair (x[i], x[i + D/2]) of place t in (..., T, D) by t theta^(-2i/D) (Su et al.,
+/// arXiv:2104.09864; halves instead of neighbours, as in Llama's published weights). Places are
+/// those in the whole text (TokenPosition()).
+at::Tensor Rotate(const at::Tensor& x, double theta) {
+  const int64_t half = x.size(-1) / 2;
+  const auto integers = x.options().dtype(at::kLong);
+  const at::Tensor frequency =
+      at::pow(at::Scalar(theta), at::arange(half, integers).neg().div(half));
+  const int64_t begin = TokenPosition();
+  const at::Tensor places = at::arange(begin, begin + x.size(-2), integers);
+  const at::Tensor angle = places.unsqueeze(1).mul(frequency);
+  const at::Tensor cosine = angle.cos().to(x.scalar_type());
+  const at::Tensor sine = angle.sin().to(x.scalar_type());
+  const at::Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
+  return at::cat({a.mul(cosine).sub(b.mul(sine)), b.mul(cosine).add(a.mul(sine))}, -1);
+}
+
+/// Linear layers without offsets. The ranks of the model axis share the features between them.
+class ProjectionLayer : public CompositeLayer {
+ public:
+  ProjectionLayer(const LayerSpec& spec, const BuildContext& context)
+      : axis_(SplitOf(spec).empty() ? nullptr : context.axis) {}
+
+  Tensors Forward(const Tensors& inputs, const Pass& pass) final {
+    STRATA_CHECK(inputs.size() == 1) << inputs.size() << " tensors for a layer of one";
+    return {Apply(Cross(inputs[0], Crossing::kCopy, axis_, -1), pass)};
+  }
+  OutputMemory output_memory() const override { return OutputMemory::kFresh; }
+
+ protected:
+  /// `last`: it leads out of the block, and the ranks' products are summed.
+  Layer* Project(const std::string& name, int64_t in, int64_t out, bool last = false) {
+    Ends ends;
+    if (last && axis_) ends = {axis_, Crossing::kNone, Crossing::kReduce};
+    return Adopt(name, NewLinear(in, out, /*bias=*/false, std::move(ends)));
+  }
+  virtual at::Tensor Apply(const at::Tensor& x, const Pass& pass) = 0;
+
+ private:
+  const std::shared_ptr<AxisComm> axis_;  // null: every rank has the whole layer
+};
+
+class GroupedQueryAttention : public ProjectionLayer {
+ public:
+  GroupedQueryAttention(const LayerSpec& spec, const BuildContext& context)
+      : ProjectionLayer(spec, context),
+        head_(spec.Int("dim") / spec.Int("num_heads")),
+        queries_of_key_(spec.Int("num_heads") / spec.Int("num_kv_heads")),
+        theta_(spec.args["rope_theta"]),
+        causal_(spec.Bool("causal")) {
+    const int64_t dim = spec.Int("dim"), keys = head_ * spec.Int("num_kv_heads");
+    q_ = Project("q_proj", dim, dim);
+    k_ = Project("k_proj", dim, keys);
+    v_ = Project("v_proj", dim, keys);
+    o_ = Project("o_proj", dim, dim, /*last=*/true);
+  }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    const auto heads = [&](Layer* projection) {  // (N, H, T, D)
+      return projection->Forward({x}, pass)[0].unflatten(2, {-1, head_}).transpose(1, 2);
+    };
+    const auto turned = [&](const at::Tensor& t) {
+      return theta_.is_null() ? t : Rotate(t, theta_.as_double());
+    };
+    const auto repeated = [&](const at::Tensor& t) {
+      return queries_of_key_ == 1 ? t : t.repeat_interleave(queries_of_key_, 1);
+    };
+    const at::Tensor q = turned(heads(q_));
+    const int64_t before = TokenPosition(), queries = q.size(2);
+    const auto [k, v] = WithKept(this, turned(heads(k_)), heads(v_));
+    std::optional<at::Tensor> mask;
+    if (causal_ && before > 0 && queries > 1) mask = CausalMask(queries, k.size(2), 0, q);
+    const at::Tensor keys = repeated(k), values = repeated(v);
+    const bool causal = causal_ && before == 0;
+    const at::Tensor mixed =
+        at::scaled_dot_product_attention(q, keys, values, mask, /*dropout_p=*/0, causal);
+    return o_->Forward({mixed.transpose(1, 2).flatten(2)}, pass)[0];
+  }
+
+ private:
+  const int64_t head_;
+  const int64_t queries_of_key_;
+  const Value theta_;  // null: no positions
+  const bool causal_;
+  Layer *q_, *k_, *v_, *o_;
+};
+
+class SwiGlu : public ProjectionLayer {
+ public:
+  SwiGlu(const LayerSpec& spec, const BuildContext& context) : ProjectionLayer(spec, context) {
+    const int64_t dim = spec.Int("dim"), hidden = spec.Int("hidden");
+    gate_ = Project("gate_proj", dim, hidden);
+    up_ = Project("up_proj", dim, hidden);
+    down_ = Project("down_proj", hidden, dim, /*last=*/true);
+  }
+
+ protected:
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    const at::Tensor active = at::silu(gate_->Forward({x}, pass)[0]);
+    return down_->Forward({active.mul(up_->Forward({x}, pass)[0])}, pass)[0];
+  }
+
+ private:
+  Layer *gate_, *up_, *down_;
+};
+
+constexpr LayerEntry kLayers[] = {
+    {"RotaryEmbedding",
+     [](const at::Tensor& x, const Value& args) { return Rotate(x, args["theta"].as_double()); }},
+    {"GroupedQueryAttention", New<GroupedQueryAttention>},
+    {"SwiGLU", New<SwiGlu>},
+};
+
+}  // namespace
+
+LayerTable LlamaLayers() { return kLayers; }
+
+}  // namespace strata

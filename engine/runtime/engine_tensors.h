@@ -1,0 +1,21 @@
+// The handles of engine.h, with torch: what lua/ fills and reads.
+#pragma once
+
+#include <vector>
+
+#include "engine/runtime/engine.h"
+#include "engine/runtime/engine_script.h"
+
+namespace strata {
+
+class MicroBatches {
+ public:
+  std::vector<MicroBatch> list;
+};
+
+class Outputs {
+ public:
+  std::vector<Tensors> list;
+};
+
+}  // namespace strata

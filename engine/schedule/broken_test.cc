@@ -1,0 +1,248 @@
+// All named schedules of small sizes, lowered: as text and back, and with every single action
+// missing, doubled or moved across what it depends on, which the checker refuses.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "engine/schedule/checker.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/schedule/links.h"
+#include "engine/schedule/lowering.h"
+#include "engine/schedule/testing/generated.h"
+#include "engine/schedule/testing/random_programs.h"
+#include "engine/schedule/testing/schedule_testing.h"
+
+namespace strata::schedule {
+namespace {
+
+using testing::AnyGenerated;
+using testing::AnyStages;
+using testing::Names;
+using testing::SizesFor;
+using ::testing::TestParamInfo;
+using ::testing::ValuesIn;
+
+const std::vector<int> kTied = {0, 1};
+
+/// A generator's lowered programs for one to three ranks, stages 0 and 1 tied where there are two.
+std::vector<Program> LoweredPrograms(const std::string& name) {
+  std::vector<Program> programs;
+  for (const auto& [ranks, micro_batches] : {std::pair(1, 2), {2, 1}, {2, 3}, {3, 3}}) {
+    Sizes sizes = SizesFor(name, ranks, micro_batches);
+    const bool takes_loops = Fits(name, {2, 2, 4}) && Fits(name, {2, 1, 4});
+    if (takes_loops) sizes.stages_per_rank = 2;
+    const Program program = Generate(name, sizes);
+    const bool is_tied = program.is_training && program.stages() > 1;
+    programs.push_back(Lower(program, {is_tied ? kTied : std::vector<int>()}));
+  }
+  return programs;
+}
+
+CheckOptions OptionsOf(const Program& program) {
+  const bool is_tied = program.is_training && program.stages() > 1;
+  return {.lowered = true, .tied_stages = is_tied ? kTied : std::vector<int>()};
+}
+
+class Broken : public ::testing::TestWithParam<std::string> {
+ protected:
+  /// Calls `change(program, rank, position)` on a copy of each program for each of its actions.
+  /// Expects that the checker refuses what the change says it changed, and returns how many.
+  template <class Change>
+  int ExpectRefused(Change change) {
+    int count = 0;
+    for (const Program& program : LoweredPrograms(GetParam())) {
+      const CheckOptions options = OptionsOf(program);
+      EXPECT_EQ(Check(program, options).Report(), "");
+      for (int r = 0; r < program.ranks(); ++r) {
+        for (size_t i = 0; i < program.rows[r].size(); ++i) {
+          Program broken = program;
+          if (!change(broken, r, i)) continue;
+          ++count;
+          EXPECT_FALSE(Check(broken, options).ok())
+              << "rank " << r << ": " << ShowRow(program.rows[r], static_cast<int>(i)) << '\n'
+              << ToCsv(broken);
+        }
+      }
+    }
+    return count;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Generators, Broken, ValuesIn(Names()),
+                         [](const TestParamInfo<std::string>& info) {
+                           return (info.param[0] == '1' ? "one" : "") + info.param;
+                         });
+
+TEST_P(Broken, ByAMissingAction) {
+  ExpectRefused([](Program& program, int r, size_t i) {
+    program.rows[r].erase(program.rows[r].begin() + i);
+    return true;
+  });
+}
+
+TEST_P(Broken, ByASecondAction) {
+  ExpectRefused([](Program& program, int r, size_t i) {
+    auto& row = program.rows[r];
+    row.insert(row.begin() + i + 1, Action(row[i]));
+    return true;
+  });
+}
+
+/// Whether `later` rests on `earlier`, of one row, by what their kinds mean.
+bool RestsOn(const Program& program, const Action& later, const Action& earlier) {
+  const bool same_stage = later.stage == earlier.stage;
+  const bool same = same_stage && later.micro_batch == earlier.micro_batch;
+  const bool forwards = later.kind == Kind::kForward && earlier.kind == Kind::kForward;
+  const bool backwards = GivesInputGrad(later.kind) && GivesInputGrad(earlier.kind);
+  if (later.micro_batch == earlier.micro_batch) {
+    if (forwards && later.stage == earlier.stage + 1) return true;
+    if (backwards && later.stage == earlier.stage - 1) return true;
+  }
+  switch (later.kind) {
+    case Kind::kForward:
+      return same && earlier.kind == Kind::kRecvF;
+    case Kind::kInputGrad:
+    case Kind::kBackward:
+      return same && (earlier.kind == Kind::kForward || earlier.kind == Kind::kRecvB);
+    case Kind::kWeightGrad:
+      return same && earlier.kind == Kind::kInputGrad;
+    case Kind::kSendF:
+    case Kind::kRecvF:
+    case Kind::kSendB:
+    case Kind::kRecvB: {
+      const Links links(program);
+      const bool gives_input_grad = later.kind == Kind::kSendB && GivesInputGrad(earlier.kind);
+      const bool gives_output = later.kind == Kind::kSendF && earlier.kind == Kind::kForward;
+      if (same && (gives_input_grad || gives_output)) return true;
+      return earlier.kind == later.kind && links.Of(MovedBy(earlier)) == links.Of(MovedBy(later));
+    }
+    case Kind::kReduceTied:
+    case Kind::kReduceGrad:
+      return same_stage && (GivesWeightGrad(earlier.kind) || earlier.kind == Kind::kReduceTied);
+    case Kind::kStep:
+      return same_stage && earlier.kind == Kind::kReduceGrad;
+    default:
+      return false;
+  }
+}
+
+bool AnyPartRestsOn(const Program& program, const Action& later, const Action& earlier) {
+  for (const Action& one : Parts(later)) {
+    for (const Action& other : Parts(earlier)) {
+      if (RestsOn(program, one, other)) return true;
+    }
+  }
+  return false;
+}
+
+TEST_P(Broken, ByNeighboursThatSwapAcrossADependency) {
+  const int swaps = ExpectRefused([](Program& program, int r, size_t i) {
+    auto& row = program.rows[r];
+    if (i + 1 == row.size() || !AnyPartRestsOn(program, row[i + 1], row[i])) return false;
+    std::swap(row[i], row[i + 1]);
+    return true;
+  });
+  EXPECT_GT(swaps, 10);
+}
+
+// Each action moves behind the last and in front of the first that rests on it.
+TEST_P(Broken, ByAnActionThatMovesBehindWhatRestsOnIt) {
+  const int moves = ExpectRefused([](Program& program, int r, size_t i) {
+    auto& row = program.rows[r];
+    const auto rests = [&](const Action& later) { return AnyPartRestsOn(program, later, row[i]); };
+    const auto found = std::find_if(row.begin() + i + 1, row.end(), rests);
+    if (found == row.end()) return false;
+    std::rotate(row.begin() + i, row.begin() + i + 1, found + 1);
+    return true;
+  });
+  EXPECT_GT(moves, 10);
+}
+
+// Ranks of a pipe are not alike.
+TEST_P(Broken, ByRowsThatSwap) {
+  for (Program program : LoweredPrograms(GetParam())) {
+    if (program.ranks() == 1) continue;
+    const CheckOptions options = OptionsOf(program);
+    std::swap(program.rows[0], program.rows[1]);
+    EXPECT_FALSE(Check(program, options).ok()) << ToCsv(program);
+  }
+}
+
+TEST_P(Broken, ByOneMicroBatchMoreThanItHas) {
+  for (Program program : LoweredPrograms(GetParam())) {
+    const CheckOptions options = OptionsOf(program);
+    ++program.micro_batches;
+    const std::string report = Check(program, options).Report();
+    EXPECT_NE(report.find(Str("0F", program.micro_batches - 1, " is missing")), std::string::npos)
+        << report;
+  }
+}
+
+// With fewer slots than a stage needs, something is overwritten.
+TEST_P(Broken, ByOneSlotLessThanItNeeds) {
+  for (const Program& program : LoweredPrograms(GetParam())) {
+    CheckOptions options = OptionsOf(program);
+    const std::vector<int> buffers = StageBuffers(program);
+    for (int s = 0; s < program.stages(); ++s) {
+      if (buffers[s] == 2) continue;  // never less
+      options.stage_buffers = buffers;
+      EXPECT_TRUE(Check(program, options).ok());
+      --options.stage_buffers[s];
+      EXPECT_FALSE(Check(program, options).ok()) << "stage " << s << '\n' << ToCsv(program);
+    }
+  }
+}
+
+/// What the reader needs to know to find the same program: its name, and what an evaluation, or a
+/// rank without rows, does not say.
+ParseOptions Told(const Program& program) {
+  return {.name = program.name,
+          .stage_ranks = program.stage_ranks,
+          .ranks = program.ranks(),
+          .micro_batches = program.micro_batches};
+}
+
+TEST(Text, OfEachScheduleIsReadBack) {
+  EXPECT_TRUE(rc::check([] {
+    const auto [name, sizes] = AnyGenerated();
+    const Program program = Generate(name, sizes);
+    const std::vector<int> tied = AnyStages(program.stages());
+    for (const Program& each : {program, AddCommunication(program), Lower(program, {tied})}) {
+      RC_ASSERT(ParseProgram(ToCsv(each), Told(each)) == each);
+      RC_ASSERT(ParseProgram(ToCsv(each), {.name = name}) == each);
+    }
+  }));
+}
+
+// A file says the same with comments, spaces, quotes and other ends of lines.
+TEST(Text, OfEachScheduleIsReadBackHoweverItIsWritten) {
+  EXPECT_TRUE(rc::check([] {
+    const auto [name, sizes] = AnyGenerated();
+    const Program program = Lower(Generate(name, sizes));
+    std::string csv = "# by hand\n";
+    for (const auto& row : program.rows) {
+      std::vector<std::string> cells;
+      for (const Action& action : row) cells.push_back(Str("  ", ToText(action), " "));
+      csv += Join(cells, ",") + "\r\n";
+    }
+    RC_ASSERT(ParseProgram(csv, {.name = name}) == program);
+  }));
+}
+
+TEST(Text, OfEachScheduleRunsAsItWas) {
+  EXPECT_TRUE(rc::check([] {
+    const auto [name, sizes] = AnyGenerated();
+    const Program program = Generate(name, sizes);
+    const Program read = ParseProgram(ToCsv(program), {.name = name});
+    RC_ASSERT(LowerAndCheck(read) == LowerAndCheck(program));
+  }));
+}
+
+}  // namespace
+}  // namespace strata::schedule

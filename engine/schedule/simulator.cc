@@ -1,0 +1,268 @@
+#include "engine/schedule/simulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/schedule/checker.h"
+#include "engine/schedule/lifetimes.h"
+#include "engine/schedule/links.h"
+
+namespace strata::schedule {
+namespace {
+
+// Costs by kind and stage, complete.
+class CostTable {
+ public:
+  CostTable(const Costs& costs, int stages) : stages_(stages) {
+    Set(Kind::kForward, "F", costs.forward);
+    Set(Kind::kInputGrad, "I", costs.input_grad);
+    Set(Kind::kWeightGrad, "W", costs.weight_grad);
+    Set(Kind::kBackward, "B",
+        costs.backward.empty() ? Sum(Kind::kInputGrad, Kind::kWeightGrad) : costs.backward);
+    Set(Kind::kRecompute, "R", costs.recompute.empty() ? costs.forward : costs.recompute);
+    AddToEach("action", costs.action);
+    if (!costs.overlap.empty()) Set(Kind::kOverlap, "overlap", costs.overlap);
+    Set(Kind::kReduceTied, "reduce", costs.reduce);
+    Set(Kind::kReduceGrad, "reduce", costs.reduce);
+    Set(Kind::kStep, "step", costs.step);
+    Validate("comm", costs.comm);
+    comm_ = costs.comm;
+    transfer_ = PerStage("transfer", costs.transfer);
+    latency_ = PerStage("latency", costs.latency);
+    begin_ = PerStage("begin", costs.begin);
+  }
+
+  /// How long a message keeps its link.
+  double Transfer(const Message& message) const { return transfer_[LowerEnd(message)]; }
+  /// How much later it arrives.
+  double Latency(const Message& message) const { return comm_ + latency_[LowerEnd(message)]; }
+
+  /// Before the first action of the stage's rank.
+  double Begin(int stage) const { return begin_[stage]; }
+
+  double Of(const Action& action) const {
+    const std::vector<double>& table = Table(action.kind);
+    if (!table.empty()) return table[action.stage];
+    double sum = 0;
+    if (action.kind == Kind::kOverlap) {
+      for (const Action& part : Parts(action)) sum += Of(part);
+    }
+    return sum;
+  }
+
+ private:
+  /// The stage that a message comes out of, or goes back to.
+  static int LowerEnd(const Message& message) {
+    return message.stage - (message.direction == Direction::kForward ? 1 : 0);
+  }
+
+  static void Validate(const char* name, double cost) {
+    if (std::isfinite(cost) && cost >= 0) return;
+    throw ConfigError(Str("the cost of ", name, " must be a number of at least 0, not ", cost));
+  }
+
+  const std::vector<double>& Table(Kind kind) const { return by_kind_[static_cast<int>(kind)]; }
+
+  std::vector<double> Sum(Kind a, Kind b) const {
+    std::vector<double> sum = Table(a);
+    std::transform(sum.begin(), sum.end(), Table(b).begin(), sum.begin(), std::plus<>());
+    return sum;
+  }
+
+  /// What every action that computes takes beside its own.
+  void AddToEach(const char* name, double seconds) {
+    Validate(name, seconds);
+    for (const Kind kind :
+         {Kind::kForward, Kind::kInputGrad, Kind::kWeightGrad, Kind::kBackward, Kind::kRecompute}) {
+      for (double& cost : by_kind_[static_cast<int>(kind)]) cost += seconds;
+    }
+  }
+
+  void Set(Kind kind, const char* name, const std::vector<double>& costs) {
+    by_kind_[static_cast<int>(kind)] = PerStage(name, costs);
+  }
+
+  std::vector<double> PerStage(const char* name, const std::vector<double>& costs) const {
+    const size_t stages = static_cast<size_t>(stages_);
+    if (costs.size() != 1 && costs.size() != stages) {
+      throw ConfigError(Str("the cost of ", name, " has ", costs.size(), " entries for ",
+                            Plural(stages_, "stage"), "; expected one or one per stage"));
+    }
+    for (double cost : costs) Validate(name, cost);
+    return costs.size() == 1 ? std::vector<double>(stages, costs[0]) : costs;
+  }
+
+  const int stages_;
+  double comm_ = 0;
+  std::vector<double> transfer_, latency_;  // of messages out of the stage, and back to it
+  std::vector<double> begin_;
+  std::vector<double> by_kind_[static_cast<int>(Kind::kReshard) + 1];
+};
+
+constexpr double kAbsent = -1;
+
+// Runs all rows at once, each until it needs a message that nobody has sent yet.
+class Run {
+ public:
+  Run(const Program& program, const Costs& costs)
+      : program_(program),
+        links_(program),
+        costs_(costs, program.stages()),
+        is_lowered_(HasCommunication(program)),
+        ranks_(program.ranks()),
+        free_(static_cast<size_t>(links_.size())),
+        waiting_(2 * static_cast<size_t>(program.stages()), -1),
+        arrivals_(program, kAbsent) {
+    times_.reserve(program.ranks());
+    for (const auto& row : program.rows) times_.emplace_back(row.size());
+    for (int s = 0; s < program.stages(); ++s) {
+      Rank& rank = ranks_[program.stage_ranks[s]];
+      rank.now += costs_.Begin(s);
+      rank.busy = rank.now;
+      rank.has_started = rank.now > 0;
+    }
+  }
+
+  // Throws ConfigError when some ranks wait for ever.
+  void Finish() {
+    for (int r = program_.ranks() - 1; r >= 0; --r) ready_.push_back(r);
+    while (!ready_.empty()) {
+      const int r = ready_.back();
+      ready_.pop_back();
+      RunRow(r);
+    }
+    std::string stuck;
+    for (int r = 0; r < program_.ranks() && stuck.size() < 1000; ++r) {
+      const auto& row = program_.rows[r];
+      const int next = static_cast<int>(ranks_[r].next);
+      if (ranks_[r].next == row.size()) continue;
+      stuck += Str("\n  rank ", r, " waits for ever at ", row[next], ": ", ShowRow(row, next));
+    }
+    if (!stuck.empty()) throw ConfigError("the program cannot finish:" + stuck);
+  }
+
+  Simulation TakeResult() {
+    Simulation result;
+    for (const Rank& rank : ranks_) {
+      result.makespan = std::max(result.makespan, rank.now);
+      result.busy.push_back(rank.busy);
+      result.wait.push_back(rank.wait);
+    }
+    const double total = std::accumulate(result.busy.begin(), result.busy.end(), 0.0);
+    const double available = result.makespan * program_.ranks();
+    result.bubble = available > 0 ? 1 - total / available : 0;
+    result.times = std::move(times_);
+    return result;
+  }
+
+ private:
+  struct Rank {
+    size_t next = 0;
+    double now = 0;
+    double busy = 0;
+    double wait = 0;  // after its first action
+    bool has_started = false;
+  };
+
+  void RunRow(int r) {
+    Rank& rank = ranks_[r];
+    const auto& row = program_.rows[r];
+    for (; rank.next < row.size(); ++rank.next) {
+      const Action& action = row[rank.next];
+      const auto start = StartOf(r, action);
+      if (!start) return;
+      const double cost = action.kind == Kind::kIdle ? 0 : costs_.Of(action);
+      if (rank.has_started) rank.wait += *start - rank.now;
+      rank.has_started |= cost > 0;
+      rank.now = *start + cost;
+      rank.busy += cost;
+      times_[r][rank.next] = {*start, rank.now};
+      Tell(action, rank.now);
+    }
+  }
+
+  // When the rank and what the action reads are ready; nothing, and the rank waits, when somebody
+  // has still to give that.
+  std::optional<double> StartOf(int r, const Action& action) {
+    double start = ranks_[r].now;
+    for (const Action& part : Parts(action)) {
+      if (!PassesMessages(part.kind)) continue;
+      const Message message = ReadBy(part);
+      if (PassageOf(program_, message) == Passage::kNone) continue;  // there from the start
+      const double arrival = arrivals_[message];
+      if (arrival == kAbsent) {
+        WaitingFor(message) = r;
+        return std::nullopt;
+      }
+      start = std::max(start, arrival);
+    }
+    return start;
+  }
+
+  // What an action gives to others when it ends at `now`.
+  void Tell(const Action& action, double now) {
+    if (IsCommunication(action.kind)) {
+      if (IsSend(action.kind)) Send(MovedBy(action), now);
+      return;
+    }
+    for (const Action& part : Parts(action)) {
+      if (!PassesMessages(part.kind)) continue;
+      const Message message = GivenBy(part);
+      const Passage passage = PassageOf(program_, message);
+      if (passage == Passage::kLocal) Arrive(message, now);
+      if (passage == Passage::kAfar && !is_lowered_) Send(message, now);
+    }
+  }
+
+  // A rank's messages leave over a link in the order of its row, each when the one before is gone.
+  void Send(const Message& message, double now) {
+    const int link = links_.Of(message);
+    if (link < 0) throw ConfigError(Str(program_.name, ": a send has no receive on another rank"));
+    double& free = free_[static_cast<size_t>(link)];
+    free = std::max(free, now) + costs_.Transfer(message);
+    Arrive(message, free + costs_.Latency(message));
+  }
+
+  void Arrive(const Message& message, double when) {
+    arrivals_[message] = when;
+    int& waiting = WaitingFor(message);
+    if (waiting < 0) return;
+    ready_.push_back(waiting);
+    waiting = -1;
+  }
+
+  // The rank that waits for a message to this stage. It looks again at whatever comes.
+  int& WaitingFor(const Message& message) {
+    return waiting_[static_cast<size_t>(message.direction) * program_.stages() + message.stage];
+  }
+
+  const Program& program_;
+  const Links links_;
+  const CostTable costs_;
+  const bool is_lowered_;
+  std::vector<Rank> ranks_;
+  std::vector<double> free_;  // by link: when its last message is gone
+  std::vector<int> waiting_;  // by direction and stage
+  PerMessage<double> arrivals_;
+  std::vector<std::vector<Interval>> times_;
+  std::vector<int> ready_;
+};
+
+}  // namespace
+
+Simulation Simulate(const Program& program, const Costs& costs) {
+  if (!program.has_places()) CheckOrThrow(program);
+  Run run(program, costs);
+  run.Finish();
+  Simulation result = run.TakeResult();
+  result.peak_activations = PeakActivations(program);
+  return result;
+}
+
+}  // namespace strata::schedule

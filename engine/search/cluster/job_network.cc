@@ -1,0 +1,186 @@
+#include "engine/search/cluster/job_network.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/connections.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/own_type.h"
+#include "engine/plan/plan.h"
+
+namespace strata::predict {
+namespace {
+
+/// The job on one stage with one micro-batch of this size, wherever it was meant to run.
+Job Alone(const Job& job, int64_t micro_batch_size, int model) {
+  Job alone = job;
+  alone.parallel = {1, 1, model};
+  alone.batch = {micro_batch_size, 1, micro_batch_size};
+  alone.partition = {.method = "uniform", .bounds = {}, .function = {}};
+  alone.schedule = {};
+  alone.stages_per_rank = 1;
+  alone.recompute = {};
+  alone.memory = 0;
+  alone.costs.clear();
+  alone.device = "cpu";
+  alone.transport.clear();
+  return alone;
+}
+
+/// The type that most parameters compute in: that of the large products.
+DType MainType(const Job& job) {
+  std::map<DType, int64_t> elements;
+  for (const LayerSpec& layer : job.layers) {
+    for (const ParameterSpec& parameter : ParametersOf(layer)) {
+      if (parameter.buffer) continue;
+      const bool is_jobs = parameter.dtype == DType::kFloat32 && !OwnType(layer);
+      elements[is_jobs ? job.precision.compute : parameter.dtype] += parameter.elements();
+    }
+  }
+  if (elements.empty()) return DType::kFloat32;
+  return std::max_element(elements.begin(), elements.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+/// With what crosses the cuts at both ends. Connections that pass by are held like the input.
+StageCost Between(StageCost stage, int64_t input_boundary, int64_t output_boundary) {
+  const int64_t beside = std::max<int64_t>(0, input_boundary - stage.input_bytes);
+  for (int64_t* held : {&stage.input_bytes, &stage.kept_bytes, &stage.forward_peak,
+                        &stage.backward_peak, &stage.input_grad_peak}) {
+    *held += beside;
+  }
+  stage.output_bytes = output_boundary;
+  return stage;
+}
+
+std::vector<int> Segments(Recompute recompute, int layers) {
+  std::vector<int> segments;
+  if (recompute == Recompute::kNone) return segments;
+  segments.assign(static_cast<size_t>(layers), 0);
+  if (recompute == Recompute::kLayers) std::iota(segments.begin(), segments.end(), 0);
+  return segments;
+}
+
+}  // namespace
+
+JobCosts::JobCosts(const Job& job, Script* script) : job_(job), script_(script) {
+  const int64_t size = ResolveBatch(job.batch).micro_batch_size;
+  known_[{size, 1}] = std::make_unique<Sized>(Make(size, 1));
+  if (known_[{size, 1}]->boundaries.empty()) {
+    throw ConfigError(
+        "the planner needs the shapes of all layers: give the job an input = "
+        "{shape=..., dtype=...}");
+  }
+}
+
+JobCosts::Sized JobCosts::Make(int64_t micro_batch_size, int model) const {
+  const Job alone = Alone(job_, micro_batch_size, model);
+  const Plan plan = MakePlan(alone, {}, script_);
+  Sized sized;
+  sized.costs = CostsOf(alone, plan, script_);
+  const TensorSpecs& input = plan.stages.front().input;
+  if (input.empty()) return sized;
+  std::vector<TensorSpecs> outputs;
+  for (const LayerPlan& layer : plan.layers) outputs.push_back(layer.output);
+  std::vector<int> everywhere(plan.layers.size() + 1);
+  std::iota(everywhere.begin(), everywhere.end(), 0);
+  for (const TensorSpecs& specs : BoundarySpecs(job_.layers, everywhere, input, outputs)) {
+    sized.boundaries.push_back(BytesOf(specs));
+  }
+  return sized;
+}
+
+const JobCosts::Sized* JobCosts::Of(int64_t micro_batch_size, int model) {
+  const auto [known, is_new] = known_.try_emplace({micro_batch_size, model});
+  if (!is_new) return known->second.get();
+  try {
+    known->second = std::make_unique<Sized>(Make(micro_batch_size, model));
+  } catch (const ConfigError& error) {
+    const std::string why =
+        Str(model > 1 ? Str("model = ", model) : Str("micro_batch_size = ", micro_batch_size),
+            " is left out: ", error.what());
+    const bool is_told = std::any_of(refusals_.begin(), refusals_.end(), [&](const auto& told) {
+      return told.substr(0, told.find(' ')) == why.substr(0, why.find(' '));
+    });
+    if (!is_told) refusals_.push_back(why);
+  }
+  return known->second.get();
+}
+
+JobNetwork::JobNetwork(JobCosts& costs, const Cluster& cluster) : costs_(costs), cluster_(cluster) {
+  SetTraining();
+}
+
+int JobNetwork::layers() const { return static_cast<int>(costs_.job().layers.size()); }
+
+void JobNetwork::SetTraining() {
+  const int64_t size = ResolveBatch(costs_.job().batch).micro_batch_size;
+  ModelCosts costs = costs_.Of(size, 1)->costs;
+  SetSeconds(costs, RatesFor(1));
+  training_.state_bytes = costs.state_bytes;
+  training_.update_seconds = costs.update_seconds;
+  training_.clips = costs_.job().clip > 0;
+}
+
+DeviceRates JobNetwork::RatesFor(int model) const {
+  const Device& device = cluster_.device;
+  DeviceRates rates;
+  rates.flops = device.RateOf(MainType(costs_.job()));
+  rates.memory = device.efficiency * device.memory_bandwidth;
+  rates.launch = device.launch;
+  for (int first = 0; model > 1 && first + model <= cluster_.devices(); first += model) {
+    const double axis = cluster_.GroupOf(first, model, 1).within.bandwidth;
+    rates.axis = first == 0 ? axis : std::min(rates.axis, axis);
+  }
+  return rates;
+}
+
+/// With the seconds of these devices; null where the network does not run so.
+std::shared_ptr<const ModelCosts> JobNetwork::Timed(int64_t micro_batch_size, int model) {
+  const JobCosts::Sized* sized = costs_.Of(micro_batch_size, model);
+  if (sized == nullptr) return nullptr;
+  std::shared_ptr<const ModelCosts>& timed = timed_[{micro_batch_size, model}];
+  if (timed == nullptr) {
+    auto costs = std::make_shared<ModelCosts>(sized->costs);
+    SetSeconds(*costs, RatesFor(model));
+    timed = std::move(costs);
+  }
+  return timed;
+}
+
+std::shared_ptr<const StageTable> JobNetwork::Table(int64_t micro_batch_size, int model,
+                                                    Recompute recompute) {
+  const auto [known, is_new] = tables_.try_emplace({micro_batch_size, model, recompute});
+  if (!is_new) return known->second;
+  auto costs = Timed(micro_batch_size, model);
+  if (costs == nullptr) return nullptr;
+  const std::vector<int64_t>& crossing = costs_.Of(micro_batch_size, model)->boundaries;
+  known->second = std::make_shared<StageTable>(
+      layers(), [&crossing, costs = std::move(costs), segments = Segments(recompute, layers())](
+                    int begin, int end) {
+        return Between(SumLayers(*costs, begin, end, segments), crossing[begin], crossing[end]);
+      });
+  return known->second;
+}
+
+std::shared_ptr<const StageTable> JobNetwork::TableOf(const Plan& plan) {
+  const int64_t size = plan.batch.micro_batch_size;
+  const int model = plan.topology.Size(kModelAxis);
+  const auto costs = Timed(size, model);
+  if (costs == nullptr) return nullptr;
+  const std::vector<int64_t>& crossing = costs_.Of(size, model)->boundaries;
+  std::map<std::pair<int, int>, StageCost> stages;
+  const std::vector<int> segments = plan.segments();
+  for (const StagePlan& place : plan.stages) {
+    stages[{place.begin, place.end}] = Between(SumLayers(*costs, place.begin, place.end, segments),
+                                               crossing[place.begin], crossing[place.end]);
+  }
+  return std::make_shared<StageTable>(layers(), [stages = std::move(stages)](int begin, int end) {
+    return stages.at({begin, end});
+  });
+}
+
+}  // namespace strata::predict

@@ -1,0 +1,217 @@
+#include "engine/search/cluster/simulated_run.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/forecast/forecast_text.h"
+#include "engine/search/cluster/job_network.h"
+
+namespace strata::predict {
+namespace {
+
+/// "WHO:FACTOR" in its two pieces.
+struct Slow {
+  std::string who;
+  double factor = 0;
+};
+
+Slow ReadSlow(const std::string& text, const char* flag, const char* example) {
+  const std::vector<std::string> pieces = Split(text, ':');
+  char* end = nullptr;
+  Slow slow;
+  if (pieces.size() == 2) {
+    slow.who = std::string(Trim(pieces[0]));
+    slow.factor = std::strtod(pieces[1].c_str(), &end);
+  }
+  const bool is_read = end != nullptr && *end == '\0' && end != pieces[1].c_str();
+  const bool is_factor = is_read && slow.factor >= 1 && slow.factor <= 1e6;
+  if (!is_factor) {
+    throw ConfigError(Str(flag, ": expected ", example,
+                          ", a factor from 1 to 1,000,000 behind ':', ", "got \"", text, '"'));
+  }
+  return slow;
+}
+
+int ReadRank(std::string_view text, const char* flag, int ranks) {
+  if (const auto rank = ParseWhole(text, 0, ranks - 1)) return *rank;
+  throw ConfigError(Str(flag, ": there is no rank \"", text, "\"; they are 0 to ", ranks - 1));
+}
+
+/// Whether the ranks pass activations or sum gradients.
+bool TalkToEachOther(const Choice& choice, int a, int b) {
+  const int slice = choice.data * choice.model;
+  const int pipe_a = a / slice, pipe_b = b / slice;
+  if (a % choice.model != b % choice.model || a == b) return false;
+  const int data_a = a % slice / choice.model, data_b = b % slice / choice.model;
+  if (pipe_a == pipe_b) {
+    const int apart = std::abs(data_a - data_b);
+    return apart == 1 || apart == choice.data - 1;
+  }
+  const int apart = std::abs(pipe_a - pipe_b);
+  const bool wraps = choice.stages_per_rank > 1 && apart == choice.pipe - 1;
+  return data_a == data_b && (apart == 1 || wraps);
+}
+
+void ReadSlowLink(const std::string& text, const Choice& choice, const Cluster& cluster,
+                  Slowness& slowness) {
+  constexpr const char* kFlag = "slow_link";
+  const Slow slow = ReadSlow(text, kFlag, "two ranks as in 0-8:4 or a node as in node3:4");
+  if (slow.who.starts_with("node")) {
+    const auto node = ParseWhole(std::string_view(slow.who).substr(4), 0, cluster.nodes - 1);
+    if (!node) {
+      throw ConfigError(
+          Str(kFlag, ": there is no ", slow.who, "; nodes are 0 to ", cluster.nodes - 1));
+    }
+    slowness.nodes[*node] = slow.factor;
+    return;
+  }
+  const std::vector<std::string> ends = Split(slow.who, '-');
+  if (ends.size() != 2) {
+    throw ConfigError(
+        Str(kFlag, ": expected two ranks as in 0-8:4 or a node as in node3:4, got \"", text, '"'));
+  }
+  const int a = ReadRank(ends[0], kFlag, choice.ranks()),
+            b = ReadRank(ends[1], kFlag, choice.ranks());
+  if (!TalkToEachOther(choice, a, b)) {
+    const int slice = choice.data * choice.model;
+    throw ConfigError(Str(kFlag, ": ranks ", a, " and ", b,
+                          " send each other nothing; the next stage "
+                          "is ",
+                          slice, " ranks on, the next replica ", choice.model));
+  }
+  slowness.links[{std::min(a, b), std::max(a, b)}] = slow.factor;
+}
+
+std::string LayersOf(const SimulatedRun& run, int rank) {
+  std::vector<std::string> ranges;
+  for (int s = 0; s < run.choice.stages(); ++s) {
+    const auto stage = static_cast<size_t>(s);
+    if (run.stage_ranks[stage] != rank) continue;
+    ranges.push_back(Str(run.choice.bounds[stage], "-", run.choice.bounds[stage + 1] - 1));
+  }
+  return Join(ranges, " ");
+}
+
+std::string WhatIsSlow(const SimulatedRun& run) {
+  const int slice = run.choice.data * run.choice.model;
+  std::string text;
+  for (const auto& [rank, factor] : run.slowness.ranks) {
+    text += Str("rank ", rank, " (pipe ", rank / slice, ", data ", rank % slice / run.choice.model,
+                ", model ", rank % run.choice.model, ") takes ", FormatDouble(factor),
+                " times as long\n");
+  }
+  for (const auto& [ends, factor] : run.slowness.links) {
+    text += Str("messages between ranks ", ends.first, " and ", ends.second, " take ",
+                FormatDouble(factor), " times as long\n");
+  }
+  for (const auto& [node, factor] : run.slowness.nodes) {
+    text += Str("messages between node ", node, " and others take ", FormatDouble(factor),
+                " times as long\n");
+  }
+  return text;
+}
+
+Value RecordOf(const Prediction& prediction) {
+  Value::List ranks;
+  for (const RankPrediction& rank : prediction.ranks) {
+    ranks.push_back(Value::MakeMap({{"busy", rank.busy},
+                                    {"ready", rank.ready},
+                                    {"reduce", rank.reduce},
+                                    {"update", rank.update},
+                                    {"end", rank.end},
+                                    {"memory", rank.memory},
+                                    {"activations", rank.activations},
+                                    {"sent_pipe", rank.sent_messages},
+                                    {"sent_data", rank.sent_replicas},
+                                    {"sent_model", rank.sent_model}}));
+  }
+  return Value::MakeMap({{"step", prediction.step},
+                         {"pipeline", prediction.pipeline},
+                         {"bubble", prediction.bubble},
+                         {"memory", prediction.memory},
+                         {"ranks", std::move(ranks)}});
+}
+
+}  // namespace
+
+Slowness ReadSlowness(const std::vector<std::string>& stragglers,
+                      const std::vector<std::string>& slow_links, const Choice& choice,
+                      const Cluster& cluster) {
+  Slowness slowness;
+  for (const std::string& text : stragglers) {
+    const Slow slow =
+        ReadSlow(text, "straggler", "a rank and how many times as long it takes, as in 5:1.5");
+    slowness.ranks[ReadRank(slow.who, "straggler", choice.ranks())] = slow.factor;
+  }
+  for (const std::string& text : slow_links) ReadSlowLink(text, choice, cluster, slowness);
+  return slowness;
+}
+
+SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Program& program,
+                         const Cluster& cluster, const std::vector<std::string>& stragglers,
+                         const std::vector<std::string>& slow_links, Script* script) {
+  SimulatedRun run;
+  run.cluster = cluster;
+  run.choice = {DecisionsOf(plan), Recompute::kNone, job.zero};
+  run.stage_ranks = program.stage_ranks;
+  if (run.choice.ranks() > cluster.devices()) {
+    throw ConfigError(Str(Plural(run.choice.ranks(), "rank"), " need as many devices; ",
+                          cluster.Describe(), " are ", cluster.devices()));
+  }
+  run.slowness = ReadSlowness(stragglers, slow_links, run.choice, cluster);
+  JobCosts costs(job, script);
+  JobNetwork network(costs, run.cluster);
+  const auto table = network.TableOf(plan);
+  STRATA_CHECK(table) << "a job that was planned for " << cluster.Describe();
+  run.usual = PredictStep(run.choice, *table, network.training(), cluster, program);
+  run.slowed = run.slowness.empty() ? run.usual
+                                    : PredictStep(run.choice, *table, network.training(), cluster,
+                                                  program, run.slowness);
+  return run;
+}
+
+std::string RunText(const SimulatedRun& run) {
+  const Choice& choice = run.choice;
+  const Prediction& shown = run.slowed;
+  std::string text =
+      Str(GridText(choice), " = ", Plural(choice.ranks(), "rank"), " on ", run.cluster.Describe(),
+          "\nschedule ", choice.schedule, ", ", choice.micro_batches, " micro-batches of ",
+          choice.micro_batch_size, "\n\n");
+  TextTable table({"pipe rank", "layers", "busy", "waiting", "gradients", "optimizer", "memory",
+                   "sent to stages", "to replicas", "on the model axis"});
+  for (size_t r = 0; r < shown.ranks.size(); ++r) {
+    const RankPrediction& rank = shown.ranks[r];
+    table.Add({Str(r), LayersOf(run, static_cast<int>(r)), FormatSeconds(rank.busy),
+               FormatSeconds(std::max(0.0, shown.pipeline - rank.busy)), FormatSeconds(rank.reduce),
+               FormatSeconds(rank.update), FormatBytes(rank.memory),
+               FormatBytes(rank.sent_messages), FormatBytes(rank.sent_replicas),
+               FormatBytes(rank.sent_model)});
+  }
+  text += table.Render();
+  text += Str("\nstep ", FormatSeconds(shown.step), ", of which ", FormatSeconds(shown.pipeline),
+              " until the last backward; bubble ", FormatShare(shown.bubble),
+              "; the fullest rank has ", FormatBytes(shown.memory), "\n");
+  if (shown.memory > run.cluster.memory()) {
+    text += Str("that is more than the devices have: ", FormatBytes(run.cluster.memory()), "\n");
+  }
+  if (run.slowness.empty()) return text;
+  return text + WhatIsSlow(run) +
+         Str("without that a step takes ", FormatSeconds(run.usual.step), ": ",
+             FormatShare(run.slowed.step / run.usual.step - 1), " are lost\n");
+}
+
+Value RunRecord(const SimulatedRun& run) {
+  Value record;
+  record.Set("cluster", run.cluster.Describe()).Set("ranks", run.choice.ranks());
+  record.Set("fits", run.usual.memory <= run.cluster.memory());
+  record.Set("usual", RecordOf(run.usual));
+  if (!run.slowness.empty()) record.Set("slowed", RecordOf(run.slowed));
+  return record;
+}
+
+}  // namespace strata::predict

@@ -1,0 +1,88 @@
+#include "engine/search/cuts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/plan/cut/all_cuts.h"
+#include "engine/search/search_testing.h"
+
+namespace strata::predict {
+namespace {
+
+using testing::AnyLayers;
+using ::testing::ElementsAre;
+using testing::Numbers;
+using testing::NumbersNetwork;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// The least cost of all cuts, written down as FindCut() promises it.
+double BruteForce(const StageTable& table, const CutGoal& goal) {
+  double least = kNever;
+  partition::ForEachCut(table.layers(), goal.stages, [&](const std::vector<int>& bounds) {
+    double cost = 0, head = 0;
+    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+      if (goal.fits && !goal.fits(static_cast<int>(s), bounds[s], bounds[s + 1])) return;
+      const StageCost& load = table.Of(bounds[s], bounds[s + 1]);
+      cost = std::max(cost, head + goal.micro_batches * load.seconds());
+      if (goal.head)
+        head += load.forward.seconds + (goal.splits ? 0 : load.backward_seconds()) + goal.message;
+    }
+    least = std::min(least, cost);
+  });
+  return least;
+}
+
+// 1,000 networks, as RC_PARAMS says.
+RC_GTEST_PROP(FindCut, IsBruteForcesSlowestStage, ()) {
+  NumbersNetwork network(AnyLayers(1, 12));
+  const auto table = network.Table(1, 1, Recompute::kNone);
+  const int stages = *rc::gen::inRange(1, network.layers() + 1);
+  for (int kind = 0; kind < 5; ++kind) {
+    CutGoal goal{.stages = stages};
+    goal.head = kind >= 2;
+    goal.splits = kind == 3;
+    if (goal.head) {
+      goal.micro_batches = *rc::gen::inRange(1, 9);
+      goal.message = *rc::gen::inRange(0, 9);
+    }
+    const double room = *rc::gen::inRange(10, 300);
+    if (kind == 1 || kind == 4) {
+      goal.fits = [&](int stage, int begin, int end) {
+        const StageCost& load = table->Of(begin, end);
+        return load.weight_bytes + (stages - stage) * load.kept_bytes <= room;
+      };
+    }
+    const auto best = FindCut(*table, goal);
+    const double least = BruteForce(*table, goal);
+    RC_ASSERT(best.has_value() == (least != kNever));
+    if (!best) continue;
+    RC_ASSERT(best->cost == least);
+    CutGoal same = goal;  // and the cut has that cost
+    double cost = 0, head = 0;
+    for (size_t s = 0; s + 1 < best->bounds.size(); ++s) {
+      RC_ASSERT(best->bounds[s] < best->bounds[s + 1]);
+      const StageCost& load = table->Of(best->bounds[s], best->bounds[s + 1]);
+      if (goal.fits) {
+        RC_ASSERT(goal.fits(static_cast<int>(s), best->bounds[s], best->bounds[s + 1]));
+      }
+      cost = std::max(cost, head + same.micro_batches * load.seconds());
+      if (same.head)
+        head += load.forward.seconds + (same.splits ? 0 : load.backward_seconds()) + same.message;
+    }
+    RC_ASSERT(cost == best->cost);
+  }
+}
+
+TEST(FindCut, TakesTheLatestOfEquals) {
+  NumbersNetwork network(std::vector<Numbers>(5));
+  const auto table = network.Table(1, 1, Recompute::kNone);
+  EXPECT_THAT(FindCut(*table, {.stages = 3})->bounds, ElementsAre(0, 2, 4, 5));
+}
+
+}  // namespace
+}  // namespace strata::predict

@@ -1,0 +1,294 @@
+#include "engine/search/job_search.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/base/error.h"
+#include "engine/base/fields/quantity.h"
+#include "engine/base/text.h"
+#include "engine/forecast/forecast_text.h"
+#include "engine/job/parameter_groups.h"
+#include "engine/plan/cut/cut.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/search/cluster/job_network.h"
+
+namespace strata::predict {
+namespace {
+
+// ---- What holds
+
+/// Throws ConfigError unless the planner knows the schedule.
+std::string HeldSchedule(const Job& job) {
+  const std::string& name = job.schedule.name;
+  if (name == "csv" || name == "function") {
+    throw ConfigError(
+        "the planner chooses among schedules with names, not a user's own; leave schedule out");
+  }
+  schedule::Fits(name, {});  // refuses a name that nobody has
+  return name;
+}
+
+Recompute HeldRecompute(const RecomputeSpec& spec) {
+  using Method = RecomputeSpec::Method;
+  if (spec.method == Method::kNone) return Recompute::kNone;
+  if (spec.method == Method::kStages) return Recompute::kStages;
+  if (spec.method == Method::kEvery && spec.every == 1) return Recompute::kLayers;
+  throw ConfigError(
+      "the planner tries recompute = false, true and {every=1}; leave it out, or give "
+      "one of these");
+}
+
+/// The written cuts, of as many stages as they make. Throws ConfigError unless they are cuts of
+/// these layers.
+std::vector<int> HeldBounds(const Job& job) {
+  const int bounds = static_cast<int>(job.partition.bounds.size());
+  const std::vector<int64_t> unused(job.layers.size());  // other methods go by parameters
+  return partition::Cut(job.partition, job.layers, unused, std::max(bounds - 1, 1), nullptr);
+}
+
+Space HeldSpace(const Job& job, const Value& given) {
+  const Batch batch = ResolveBatch(job.batch);
+  Space space;
+  space.batch = batch.size * std::max(job.parallel.data, 1);
+  const Value& parallel = given["parallel"];
+  const Value& sizes = given["batch"];
+  if (parallel.is_map()) {
+    if (parallel.Has("pipe")) space.pipe = {job.parallel.pipe};
+    if (parallel.Has("data")) space.data = {job.parallel.data};
+    if (parallel.Has("model")) space.model = {job.parallel.model};
+  }
+  if (sizes.is_map()) {
+    if (sizes.Has("micro_batches")) space.micro_batches = {batch.micro_batches};
+    if (sizes.Has("micro_batch_size")) space.micro_batch_sizes = {batch.micro_batch_size};
+  }
+  if (given.Has("schedule") && job.schedule.name != "auto") space.schedules = {HeldSchedule(job)};
+  if (given.Has("stages_per_rank") && job.stages_per_rank > 0)
+    space.stages_per_rank = {job.stages_per_rank};
+  if (given.Has("recompute")) space.recompute = {HeldRecompute(job.recompute)};
+  if (given.Has("zero")) space.zero = {job.zero};
+  if (SeesAtOnce(job.optimizer) != OptionTable::Sees::kElements) {
+    space.zero = {0};  // neither shares its parameters
+    space.model = {1};
+  }
+  if (given.Has("partition") && job.partition.method != "auto") {
+    if (job.partition.method != "cuts") {
+      throw ConfigError(
+          "the planner finds the cuts itself: leave partition out, or give bounds "
+          "such as {0, 19, 22}");
+    }
+    space.bounds = HeldBounds(job);
+  }
+  return space;
+}
+
+// ---- What if
+
+void Ask(JobCosts& costs, const Cluster& cluster, Space space, std::string change,
+         JobSearch& search) {
+  space.below = search.result.best.front().prediction.step;
+  JobNetwork network(costs, cluster);
+  const FoundPlans result = SearchPlans(network, cluster, space, 1);
+  WhatIf what_if{.change = std::move(change)};
+  constexpr double kWorthIt = 0.999;
+  if (!result.best.empty() && result.best.front().prediction.step < kWorthIt * space.below) {
+    what_if.step = result.best.front().prediction.step;
+    what_if.choice = result.best.front().choice;
+  }
+  search.what_ifs.push_back(std::move(what_if));
+}
+
+void AskAll(JobCosts& costs, const Space& space, JobSearch& search) {
+  const Cluster& cluster = search.cluster;
+  Cluster larger = cluster;
+  larger.device.memory *= 2;
+  Ask(costs, larger, space, Str(FormatBytes(larger.device.memory), " per device"), search);
+  if (cluster.links) return;  // each of them is as it is
+  if (cluster.devices_per_node > 1) {
+    Cluster faster = cluster;
+    faster.within.bandwidth *= 2;
+    Ask(costs, faster, space, FormatBandwidth(faster.within.bandwidth) + " within nodes", search);
+  }
+  if (cluster.nodes > 1) {
+    Cluster faster = cluster;
+    faster.between.bandwidth *= 2;
+    Ask(costs, faster, space, FormatBandwidth(faster.between.bandwidth) + " between nodes", search);
+  }
+}
+
+// ---- Text
+
+std::string ShowRecompute(Recompute recompute) {
+  return recompute == Recompute::kNone     ? "no"
+         : recompute == Recompute::kLayers ? "layers"
+                                           : "stages";
+}
+
+/// What a step is made of, seconds: means over the ranks until the last backward ends.
+struct Part {
+  const char* name;
+  double seconds;
+};
+std::array<Part, 4> PartsOf(const Prediction& prediction) {
+  double busy = 0;
+  for (const RankPrediction& rank : prediction.ranks) busy += rank.busy;
+  busy /= static_cast<double>(prediction.ranks.size());
+  const double again = std::min(busy, prediction.recompute);
+  return {Part{"computing", busy - again}, Part{"computing again", again},
+          Part{"waiting", prediction.pipeline - busy},
+          Part{"gradients and optimizer", prediction.step - prediction.pipeline}};
+}
+
+/// Of the best: what it is made of. Of others: what they lose against it.
+std::string Reason(const Prediction& prediction, const Prediction& best) {
+  const std::array<Part, 4> parts = PartsOf(prediction), of_best = PartsOf(best);
+  if (&prediction == &best) {
+    std::string text;
+    for (const Part& part : parts) {
+      if (part.seconds < 0.005 * best.step) continue;
+      text += Str(text.empty() ? "" : ", ", FormatShare(part.seconds / best.step), " ", part.name);
+    }
+    return text;
+  }
+  size_t most = 0;
+  const auto lost = [&](size_t i) { return parts[i].seconds - of_best[i].seconds; };
+  for (size_t i = 1; i < parts.size(); ++i) {
+    if (lost(i) > lost(most)) most = i;
+  }
+  return Str("+", FormatShare(prediction.step / best.step - 1), ": ", FormatSeconds(lost(most)),
+             " more ", parts[most].name);
+}
+
+std::string Short(const Choice& choice) {
+  return Str("pipe ", choice.pipe, ", data ", choice.data, ", model ", choice.model, ", ",
+             choice.schedule, ", ", choice.micro_batches, " x ", choice.micro_batch_size);
+}
+
+void CheckFound(const JobSearch& search) {
+  if (!search.result.best.empty()) return;
+  const std::string notices = search.notices.empty() ? "" : "\n" + Join(search.notices, "\n");
+  if (search.result.least_memory > 0) {
+    throw ConfigError(Str("no plan fits ", search.cluster.Describe(), ": each needs at least ",
+                          FormatBytes(search.result.least_memory), " on some device", notices));
+  }
+  throw ConfigError(Str("no plan of these keys can be for ", Plural(search.batch, "sample"),
+                        " a step on ", search.cluster.Describe(), notices));
+}
+
+}  // namespace
+
+const FieldTable& ClusterFlags() {
+  static const FieldTable kFields = {
+      Field::Any("cluster", "a ready cluster, 8xH100, 8xA100-80, 4xL4, cpu, ..., or a table")
+          .Optional(),
+      Field::Int("gpus", "devices of the cluster, in all").AtLeast(1).AtMost(1 << 20).Optional(),
+      Field::String("link", "between nodes, or within,between: \"ndr\", \"25GB/s:5us\"")
+          .Optional()};
+  return kFields;
+}
+
+ClusterRequest ToRequest(const Value& options, const Job& job) {
+  ClusterRequest request;
+  request.cluster = options["cluster"];
+  if (!options["gpus"].is_null()) request.gpus = static_cast<int>(options["gpus"].as_int());
+  if (job.memory > 0) request.memory = job.memory;
+  if (!options["link"].is_null()) request.link = options["link"].as_string();
+  request.links = job.links;
+  return request;
+}
+
+JobSearch SearchFor(const Job& asked, const Value& given, const ClusterRequest& request, int top,
+                    Script* script) {
+  const Job job = WithWholeLayers(asked, "the search");
+  JobSearch search;
+  search.cluster = MakeCluster(request);
+  const Space space = HeldSpace(job, given);
+  search.batch = space.batch;
+  JobCosts costs(job, script);
+  JobNetwork network(costs, search.cluster);
+  search.result = SearchPlans(network, search.cluster, space, top);
+  search.notices = costs.refusals();
+  CheckFound(search);
+  AskAll(costs, space, search);
+  return search;
+}
+
+Value KeysOf(const Choice& choice) {
+  Value keys = strata::KeysOf(choice);
+  if (choice.recompute == Recompute::kLayers) {
+    keys.Set("recompute", Value::MakeMap({{"every", 1}}));
+  } else {
+    keys.Set("recompute", choice.recompute == Recompute::kStages);
+  }
+  return keys.Set("zero", choice.zero);
+}
+
+std::string ScriptLines(const Choice& choice) {
+  std::string text;
+  const Value keys = KeysOf(choice);
+  for (const auto& [name, value] : keys.as_map()) {
+    text += Str("  ", name, std::string(16 - name.size(), ' '), "= ", value.ToLua(), ",\n");
+  }
+  return text;
+}
+
+std::string SearchText(const JobSearch& search) {
+  const FoundPlans& result = search.result;
+  const FoundPlan& best = result.best.front();
+  std::string text = Str(search.cluster.Describe(), "; ", Plural(search.batch, "sample"),
+                         " a step\n", FormatCount(result.considered), " ways to train, ",
+                         FormatCount(result.simulated), " steps simulated\n\n");
+  TextTable table({"pipe", "data", "model", "schedule", "stages/rank", "micro-batches", "recompute",
+                   "zero", "step", "bubble", "memory", "why"});
+  for (const FoundPlan& found : result.best) {
+    const Choice& choice = found.choice;
+    const Prediction& prediction = found.prediction;
+    table.Add({Str(choice.pipe), Str(choice.data), Str(choice.model), choice.schedule,
+               Str(choice.stages_per_rank),
+               Str(choice.micro_batches, " x ", choice.micro_batch_size),
+               ShowRecompute(choice.recompute), Str(choice.zero), FormatSeconds(prediction.step),
+               FormatShare(prediction.bubble), FormatBytes(prediction.memory),
+               Reason(prediction, best.prediction)});
+  }
+  text += table.Render();
+  const int idle = search.cluster.devices() - best.choice.ranks();
+  if (idle > 0)
+    text += Str("\n", Plural(idle, "device"), " would not help and have nothing to do\n");
+  text += "\nwhat would beat the first:\n";
+  for (const WhatIf& what_if : search.what_ifs) {
+    text += Str("  ", what_if.change, ": ",
+                what_if.step == 0 ? std::string("no faster")
+                                  : Str(FormatSeconds(what_if.step), " (",
+                                        FormatShare(1 - what_if.step / best.prediction.step),
+                                        " less), ", Short(what_if.choice)),
+                "\n");
+  }
+  for (const std::string& notice : search.notices) text += Str("note: ", notice, "\n");
+  return text + "\nthe first in a script:\n" + ScriptLines(best.choice);
+}
+
+Value SearchRecord(const JobSearch& search) {
+  Value::List plans, what_ifs;
+  const Prediction& best = search.result.best.front().prediction;
+  for (const FoundPlan& found : search.result.best) {
+    const Prediction& prediction = found.prediction;
+    Value plan;
+    plan.Set("step", prediction.step).Set("pipeline", prediction.pipeline);
+    plan.Set("bubble", prediction.bubble).Set("recompute_seconds", prediction.recompute);
+    plan.Set("memory", prediction.memory).Set("why", Reason(prediction, best));
+    plans.push_back(plan.Set("keys", KeysOf(found.choice)));
+  }
+  for (const WhatIf& what_if : search.what_ifs) {
+    Value value;
+    value.Set("change", what_if.change);
+    if (what_if.step > 0) value.Set("step", what_if.step).Set("keys", KeysOf(what_if.choice));
+    what_ifs.push_back(std::move(value));
+  }
+  Value record;
+  record.Set("cluster", search.cluster.Describe()).Set("devices", search.cluster.devices());
+  record.Set("batch", search.batch).Set("considered", search.result.considered);
+  record.Set("simulated", search.result.simulated).Set("plans", std::move(plans));
+  record.Set("what_if", std::move(what_ifs));
+  return record.Set("notices", Value::List(search.notices.begin(), search.notices.end()));
+}
+
+}  // namespace strata::predict

@@ -1,0 +1,482 @@
+#include "engine/search/plan_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/forecast/memory_forecast.h"
+#include "engine/forecast/planned_program.h"
+#include "engine/forecast/step_costs.h"
+#include "engine/plan/cut/cut.h"
+#include "engine/plan/plan_text.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/stage_map.h"
+#include "engine/search/memory_fit.h"
+#include "engine/search/rank_cuts.h"
+
+namespace strata {
+namespace {
+
+using partition::GoesBy;
+using schedule::Program;
+
+/// Without a limit no way takes more than so many times the memory of the simplest.
+constexpr double kMoreMemory = 1.1;
+/// A schedule that is so much worse than the best is not tried with cuts of its own.
+constexpr double kNearly = 0.05;
+/// A plan that has never run here must be so much better than those that have.
+constexpr double kNews = 0.03;
+/// The most actions of a program that is searched, and actions and layers of all that are tried: a
+/// choice takes a second or two, and is the same on every machine.
+constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
+/// Actions of all programs that are searched for cuts that are only tried, and again for plans that
+/// ran before.
+constexpr int64_t kMostSearchedInAll = 30'000;
+constexpr int kMostStagesPerRank = 4;
+/// Steps of a search for cuts into more stages than ranks.
+constexpr double kMostCuts = 1e7;
+/// Cuts that balance ranks of several stages, which are tried for each way.
+constexpr int kMostRankCuts = 20;
+
+bool IsCutFreely(const Job& job) {
+  return partition::MethodGoesBy(job.partition) == GoesBy::kGuess;
+}
+
+/// What was the simplest way where the job does not say another: cuts by parameters, 1f1b, one
+/// stage on each rank.
+Job Simplest(Job job) {
+  if (IsCutFreely(job)) job.partition = {};
+  if (job.schedule.name == "auto") job.schedule = {};
+  if (job.stages_per_rank == 0) job.stages_per_rank = 1;
+  return job;
+}
+
+/// How many stages each rank can have, at least one number. Written cuts say it; who names how to
+/// cut means one stage a rank, unless the schedule has more.
+std::vector<int> StageCounts(const Job& job, const Extent& extent) {
+  if (job.stages_per_rank > 0) return {job.stages_per_rank};
+  if (IsUsers(job)) return {1};
+  if (job.partition.method == "cuts") {
+    return {std::max(1, (static_cast<int>(job.partition.bounds.size()) - 1) / extent.ranks)};
+  }
+  if (!IsCutFreely(job) && job.schedule.name == "auto") return {1};
+  std::vector<int> counts;
+  for (int v = 1; v <= kMostStagesPerRank; ++v) {
+    const bool fits = job.schedule.name == "auto" ||
+                      schedule::Fits(job.schedule.name, {extent.ranks, v, extent.micro_batches});
+    const auto layers = static_cast<double>(job.layers.size());
+    if (v > 1 && 0.5 * v * extent.ranks * layers * layers > kMostCuts) break;
+    if (fits && v * extent.ranks <= static_cast<int>(job.layers.size())) counts.push_back(v);
+  }
+  if (counts.empty()) counts.push_back(1);
+  return counts;
+}
+
+/// How stages can lie on ranks, and the schedules that have them so, the simplest first.
+struct Way {
+  int stages_per_rank = 1;
+  std::vector<int> stage_ranks;
+  std::vector<std::string> schedules;
+};
+
+std::vector<std::string> SchedulesFor(const Job& job, const schedule::Sizes& sizes) {
+  if (job.schedule.name != "auto") return {job.schedule.name};
+  std::vector<std::string> names = schedule::TriedSchedules();
+  std::ranges::stable_sort(names, {}, schedule::TurnOf);
+  std::erase_if(names, [&](const std::string& name) { return !schedule::Fits(name, sizes); });
+  return names;
+}
+
+std::vector<Way> WaysOf(const Job& job, const Extent& extent, bool has_seconds, Script* script) {
+  if (IsUsers(job)) {
+    const int v = std::max(job.stages_per_rank, 1);
+    return {{v, UsersStageRanks(job, extent, script), {job.schedule.name}}};
+  }
+  std::vector<Way> ways;
+  std::vector<int> counts = StageCounts(job, extent);
+  if (!has_seconds) counts.resize(1);
+  for (const int v : counts) {
+    const schedule::Sizes sizes = {extent.ranks, v, extent.micro_batches};
+    const auto first = static_cast<std::ptrdiff_t>(ways.size());
+    const auto add = [&](std::vector<int> map) -> Way& {
+      const auto found = std::find_if(ways.begin() + first, ways.end(),
+                                      [&](const Way& way) { return way.stage_ranks == map; });
+      return found == ways.end() ? ways.emplace_back(Way{v, std::move(map), {}}) : *found;
+    };
+    for (const std::string& name : SchedulesFor(job, sizes)) {
+      schedule::CheckSizes(name, sizes);
+      add(schedule::StageMap(name, extent.ranks, v)).schedules.push_back(name);
+    }
+    if (job.schedule.name == "auto" && v > 1) add(VMap(extent.ranks, v));
+  }
+  return ways;
+}
+
+class Chooser {
+ public:
+  Chooser(const Job& job, const Planner& planner, const Extent& extent, Script* script)
+      : job_(job), planner_(planner), extent_(extent), script_(script) {}
+
+  Plan Choose() {
+    const std::vector<Way> ways = WaysOf(job_, extent_, has_seconds(), script_);
+    TryAll(ways, job_.partition);
+    by_time_ = trouble_;
+    // The cuts that are fastest may be none that the memory or split layers allow.
+    for (const char* method : {"memory", "parameters"}) {
+      if (!best_ && costs() && IsCutFreely(job_)) TryAll(ways, {method, {}, {}});
+    }
+    if (best_ && may_cut()) TryCutsByRank(ways);
+    if (best_ && may_cut()) MoveCuts();
+    if (job_.schedule.name == "auto") SearchPrograms();
+    if (best_ && may_cut()) StayWithWhatRan(ways);
+    if (best_) {
+      const bool is_noted = IsCutFreely(job_) || job_.schedule.name == "auto";
+      if (is_noted) best_->plan.notices.push_back(Note());
+      return std::move(best_->plan);
+    }
+    const bool is_told = job_.schedule.name != "auto" || trouble_.empty();
+    if (cut_.empty() || !is_told) throw ConfigError(trouble_);
+    return std::move(cut_.front());  // which CheckMemory() refuses
+  }
+
+ private:
+  struct Candidate {
+    Plan plan;
+    double seconds = 0;
+    double price = 0;  ///< PriceOf()
+  };
+
+  /// A way that cannot be is none; of several the first says why.
+  template <class F>
+  void Attempt(const F& body) {
+    try {
+      body();
+    } catch (const ConfigError& error) {
+      if (trouble_.empty()) trouble_ = error.what();
+    }
+  }
+
+  /// Whether cuts other than a method's may be tried.
+  bool may_cut() const {
+    return IsCutFreely(job_) && has_seconds() &&
+           job_.recompute.method != RecomputeSpec::Method::kAuto;
+  }
+  bool has_seconds() const { return costs() && costs()->has_seconds(); }
+  const ModelCosts* costs() const { return planner_.uncut().costs.get(); }
+  int64_t Actions(const Plan& plan) const {
+    return int64_t{3} * static_cast<int64_t>(plan.stages.size()) * extent_.micro_batches;
+  }
+
+  void TryAll(const std::vector<Way>& ways, const PartitionSpec& partition) {
+    for (const Way& way : ways) {
+      Attempt([&] { TryNamed(way, partition); });
+    }
+    if (best_) by_ = has_seconds() ? partition.method : "parameters";
+  }
+
+  void TryNamed(const Way& way, const PartitionSpec& partition) {
+    Job job = job_;
+    job.partition = partition;
+    job.stages_per_rank = way.stages_per_rank;
+    Plan plan = planner_.Cut(job, way.stage_ranks, PlanSettings(job, extent_, script_));
+    FitRecomputation(job, script_, plan);
+    for (const std::string& name : way.schedules) {
+      plan.schedule = name;
+      Attempt([&] { Try(plan, kLeastSaving); });
+    }
+    cut_.push_back(std::move(plan));
+  }
+
+  /// Keeps the plan if it is that much better than the best.
+  bool Try(const Plan& plan, double worth) { return Keep(Evaluated(plan), worth); }
+
+  bool Keep(std::optional<Candidate> candidate, double worth) {
+    if (!candidate || (best_ && candidate->price >= (1 - worth) * best_->price)) return false;
+    best_ = std::move(candidate);
+    return true;
+  }
+
+  /// Nothing where it takes too much memory. Whatever there are, time is not without end: where it
+  /// is over the best so far is good enough.
+  std::optional<Candidate> Evaluated(const Plan& plan) {
+    left_ -= Actions(plan) + static_cast<int64_t>(plan.layers.size());
+    if (best_ && left_ < 0) return std::nullopt;
+    const Program program = TrainingProgram(job_, plan, extent_.micro_batches, script_);
+    const int64_t memory = MemoryOf(plan, program);
+    if (memory_ == 0) {
+      const auto more = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
+      memory_ = plan.memory > 0 ? plan.memory : more;
+    }
+    if (memory > memory_) return std::nullopt;
+    const double seconds = SecondsOf(plan, program);
+    const double price = PriceOf(plan, seconds, memory);
+    double& least = prices_.try_emplace({plan.stage_ranks(), plan.schedule}, price).first->second;
+    least = std::min(least, price);
+    return Candidate{plan, seconds, price};
+  }
+
+  /// What is to be least. Who says how much memory there is wants the time alone.
+  double PriceOf(const Plan& plan, double seconds, int64_t memory) const {
+    return schedule::Price(seconds, static_cast<double>(memory), MemoryWeight(plan));
+  }
+  double MemoryWeight(const Plan& plan) const {
+    return plan.memory > 0 || !has_seconds() ? 0 : kMemoryWeight;
+  }
+
+  /// Of the largest rank, bytes. Where those are not known, activations.
+  int64_t MemoryOf(const Plan& plan, const Program& program) const {
+    if (!costs()) return std::ranges::max(schedule::Simulate(program).peak_activations);
+    return LargestTotal(PredictMemory(job_, plan, *costs(), program));
+  }
+
+  /// Of a step; where nothing is known, in passes of a stage.
+  double SecondsOf(const Plan& plan, const Program& program) const {
+    if (!has_seconds()) return schedule::Simulate(program).makespan / plan.stages_per_rank();
+    return schedule::Simulate(program, StepCosts(job_, plan, *costs(), LinksOfStages(plan)))
+        .makespan;
+  }
+
+  /// Ranks of several stages may be balanced where no single stages are.
+  void TryCutsByRank(const std::vector<Way>& ways) {
+    for (const Way& way : ways) {
+      if (way.stages_per_rank > 1) Keep(BestByRank(way), kLeastSaving);
+    }
+  }
+
+  std::optional<Candidate> BestByRank(const Way& way) {
+    const RankCutOptions options = {
+        .stage_ranks = way.stage_ranks,
+        .micro_batches = extent_.micro_batches,
+        .owners =
+            job_.zero == 1 ? static_cast<double>(planner_.uncut().topology.Size(kDataAxis)) : 1,
+        .memory_weight = MemoryWeight(planner_.uncut()),
+        .most = kMostRankCuts};
+    std::optional<Candidate> best;
+    for (const RankCut& cut : CutsByRank(*costs(), options)) {
+      if (cut.price >= (best ? best : best_)->price) break;  // no schedule of it can be better
+      for (const std::string& schedule : WithSearch(way.schedules)) {
+        Attempt([&] {
+          const Plan plan = CutAt(cut.bounds, way.stage_ranks, schedule);
+          if (!MaySearch(plan)) return;
+          std::optional<Candidate> candidate = Evaluated(plan);
+          if (candidate && (!best || candidate->price < best->price)) best = std::move(candidate);
+        });
+      }
+    }
+    return best;
+  }
+
+  std::vector<std::string> WithSearch(std::vector<std::string> schedules) const {
+    if (job_.schedule.name == "auto") schedules.push_back("auto");
+    return schedules;
+  }
+
+  /// Whether there is time for the search that the plan's schedule may be. Takes it.
+  bool MaySearch(const Plan& plan) {
+    if (plan.schedule != "auto") return true;
+    searched_left_ -= Actions(plan);
+    return searched_left_ >= 0;
+  }
+
+  Plan CutAt(std::vector<int> bounds, const std::vector<int>& stage_ranks,
+             const std::string& schedule) const {
+    Job job = job_;
+    job.partition = {"cuts", std::move(bounds), {}};
+    Plan plan = planner_.Cut(job, stage_ranks, {});
+    plan.schedule = schedule;
+    if (schedule == "auto") plan.program_memory = memory_;
+    return plan;
+  }
+
+  /// A program of these very costs. Where no schedule fits into the memory one may.
+  void SearchPrograms() {
+    if (best_ && Actions(best_->plan) > kMostSearched) return;
+    const std::vector<Plan> plans = best_ ? std::vector<Plan>{best_->plan} : cut_;
+    const bool had_none = !best_;
+    for (Plan plan : plans) {
+      if (had_none && best_) return;
+      plan.schedule = "auto";
+      plan.program_memory = memory_;
+      Attempt([&] { Try(plan, kLeastSaving); });
+    }
+  }
+
+  /// Of the plans that ran here the best one is kept unless a new one is worth kNews: who is the
+  /// best of many by their predictions is often but the one that is predicted too well. So a job
+  /// runs by the same plan today as yesterday, although what is measured is never quite the same.
+  void StayWithWhatRan(const std::vector<Way>& ways) {
+    std::optional<Candidate> known;
+    searched_left_ = kMostSearchedInAll;
+    for (const RanPlan& ran : costs()->ran) {
+      const auto has_it = [&](const Way& way) {
+        return way.stage_ranks == ran.stage_ranks &&
+               std::ranges::count(WithSearch(way.schedules), ran.schedule) > 0;
+      };
+      if (std::ranges::none_of(ways, has_it)) continue;
+      Attempt([&] {
+        const Plan plan = CutAt(ran.bounds, ran.stage_ranks, ran.schedule);
+        if (!MaySearch(plan)) return;
+        std::optional<Candidate> candidate = Evaluated(plan);
+        if (candidate && (!known || candidate->price < known->price)) known = std::move(candidate);
+      });
+    }
+    if (known && (1 - kNews) * known->price <= best_->price) best_ = std::move(known);
+  }
+
+  /// The least slowest stage need not be the shortest step: bounds move by one layer while that
+  /// helps, or to where less crosses, which a slow link may be worth. Schedules that are nearly as
+  /// good move along: one with a longer lead wants other cuts.
+  void MoveCuts() {
+    for (bool is_new = true; is_new && left_ > 0;) {
+      is_new = false;
+      for (size_t s = 1; s + 1 < best_->plan.bounds.size(); ++s) {
+        for (const int to : Places(s)) {
+          for (const std::string& schedule : NearlyAsGood()) {
+            Attempt([&] { is_new |= MoveCut(s, to, schedule); });
+          }
+        }
+      }
+    }
+  }
+
+  /// Schedules for the best plan's stages: its own first, which stays of equals, then the simplest.
+  std::vector<std::string> NearlyAsGood() const {
+    const std::vector<int> stage_ranks = best_->plan.stage_ranks();
+    std::vector<std::string> names;
+    for (const auto& [way, price] : prices_) {
+      if (way.first == stage_ranks && price <= (1 + kNearly) * best_->price) {
+        names.push_back(way.second);
+      }
+    }
+    std::ranges::sort(names, {}, [&](const std::string& name) {
+      return name == best_->plan.schedule ? -1 : schedule::TurnOf(name);
+    });
+    return names;
+  }
+
+  /// Where a bound may go: beside, and on either side to the next place where less crosses.
+  std::vector<int> Places(size_t bound) const {
+    const Plan& plan = best_->plan;
+    const int now = plan.bounds[bound];
+    const auto crossing = [&](int place) {
+      return BytesOf(plan.layers[static_cast<size_t>(place) - 1].output);
+    };
+    std::vector<int> places;
+    for (const int by : {-1, 1}) {
+      int place = now + by;
+      const int end = by < 0 ? plan.bounds[bound - 1] : plan.bounds[bound + 1];
+      if (place == end) continue;
+      places.push_back(place);
+      if (plan.transport == "threads") continue;  // nothing crosses
+      while (place != end && crossing(place) >= crossing(now)) place += by;
+      if (place != end && place != places.back()) places.push_back(place);
+    }
+    return places;
+  }
+
+  bool MoveCut(size_t bound, int to, const std::string& schedule) {
+    std::vector<int> bounds = best_->plan.bounds;
+    bounds[bound] = to;
+    constexpr double kLeast = 1e-3;
+    const Plan plan = CutAt(std::move(bounds), best_->plan.stage_ranks(), schedule);
+    return MaySearch(plan) && Try(plan, kLeast);
+  }
+
+  // ---- What is said
+
+  /// What the job would take otherwise; 0 where it could not run.
+  double SecondsOf(const Job& job, const std::string& schedule,
+                   const std::vector<int>& stage_ranks) const {
+    try {
+      Plan plan = planner_.Cut(job, stage_ranks, {});
+      plan.schedule = schedule;
+      return SecondsOf(plan, TrainingProgram(job, plan, extent_.micro_batches, script_));
+    } catch (const ConfigError&) {
+      return 0;
+    }
+  }
+
+  /// In percent, of the best plan's step or of `seconds`; 0 where one of them is not known.
+  static long Saved(double seconds, double of) {
+    return seconds > 0 && of > 0 ? std::lround(100 * (1 - seconds / of)) : 0;
+  }
+
+  /// What was chosen and what it is worth.
+  std::string Note() const {
+    const std::string chosen = ChosenText();
+    if (!has_seconds())
+      return chosen + ": nothing is predicted, for the layers' costs are not known";
+    std::string text = chosen + WorthText() +
+                       Str(" (predicted by ", costs()->SourceText(),
+                           best_->plan.links ? " and measured links" : "", ")");
+    if (IsCutFreely(job_) && by_ != "auto") {
+      text += Str("; cuts by time would not do: ",
+                  by_time_.empty() ? "they need more memory" : by_time_);
+    }
+    return text;
+  }
+
+  std::string ChosenText() const {
+    const Plan& plan = best_->plan;
+    constexpr size_t kShown = 9;
+    std::string text = plan.bounds.size() > kShown ? "cuts" : "cuts " + CutsText(plan);
+    if (IsCutFreely(job_)) text += " by " + (by_ == "auto" ? "time" : by_);
+    text += Str(", ", plan.schedule == "auto" ? "a searched schedule" : plan.schedule);
+    const int stages = plan.stages_per_rank();
+    return stages > 1 ? Str(text, ", ", stages, " stages on each rank") : text;
+  }
+
+  std::string WorthText() const {
+    if (IsUsers(job_)) return "";
+    const Job simplest = Simplest(job_);
+    const double seconds = SecondsOf(
+        simplest, simplest.schedule.name,
+        schedule::StageMap(simplest.schedule.name, extent_.ranks, simplest.stages_per_rank));
+    const long share = Saved(best_->seconds, seconds);
+    if (share <= 0) return "";
+    return Str(": ", share, "% less than ", IsCutFreely(job_) ? "cuts by parameters with " : "",
+               simplest.schedule.name);
+  }
+
+  const Job& job_;
+  const Planner& planner_;
+  const Extent extent_;
+  Script* const script_;
+  int64_t left_ = kMostTried, searched_left_ = kMostSearchedInAll;
+  int64_t memory_ = 0;     ///< that a rank may take: MemoryOf()
+  std::vector<Plan> cut_;  ///< of each way
+  std::optional<Candidate> best_;
+  /// The least that was seen of each schedule for stages that lie so on ranks.
+  std::map<std::pair<std::vector<int>, std::string>, double> prices_;
+  std::string by_;       ///< the partition method of the best
+  std::string trouble_;  ///< why a way cannot be
+  std::string by_time_;  ///< why cuts by time cannot be; "" where they need more memory
+};
+
+}  // namespace
+
+Job Narrowed(Job job, const Extent& extent) {
+  if (!IsUsers(job)) {
+    if (job.schedule.name != "auto") schedule::Fits(job.schedule.name, {});  // refuses other names
+    if (extent.ranks == 1 && job.stages_per_rank <= 1) return Simplest(std::move(job));
+  }
+  const std::vector<int> counts = StageCounts(job, extent);
+  if (counts.size() == 1) job.stages_per_rank = counts[0];
+  return job;
+}
+
+bool IsChosen(const Job& job) {
+  return IsCutFreely(job) || job.schedule.name == "auto" || job.stages_per_rank == 0;
+}
+
+Plan ChoosePlan(const Job& job, const Planner& planner, const Extent& extent, Script* script) {
+  return Chooser(job, planner, extent, script).Choose();
+}
+
+}  // namespace strata

@@ -1,0 +1,404 @@
+#include "engine/search/plan_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/base/testing.h"
+#include "engine/plan/cut/all_cuts.h"
+#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/stage_map.h"
+#include "engine/search/bounds.h"
+#include "engine/search/cuts.h"
+#include "engine/search/search_testing.h"
+
+namespace strata::predict {
+namespace {
+
+using testing::AnyLayers;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MakeDevices;
+using testing::Numbers;
+using testing::NumbersNetwork;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1 + 1e-9;
+
+/// A random choice that runs, with a random cut.
+Choice AnyChoice(int layers) {
+  Choice choice;
+  const std::vector<std::string> names = schedule::GeneratorNames();
+  while (true) {
+    choice.schedule = *rc::gen::elementOf(names);
+    choice.stages_per_rank = *rc::gen::inRange(1, 4);
+    choice.pipe = *rc::gen::inRange(1, 6);
+    choice.micro_batches = *rc::gen::inRange(1, 14);
+    const bool trains = choice.schedule != "auto" && choice.schedule != "inference";
+    const schedule::Sizes sizes{choice.pipe, choice.stages_per_rank,
+                                static_cast<int>(choice.micro_batches)};
+    if (trains && choice.stages() <= layers && schedule::Fits(choice.schedule, sizes)) break;
+  }
+  choice.data = *rc::gen::element(1, 2, 4);
+  choice.model = *rc::gen::element(1, 2);
+  choice.zero = *rc::gen::inRange(0, 2);
+  choice.recompute = *rc::gen::element(Recompute::kNone, Recompute::kLayers, Recompute::kStages);
+  std::vector<int> inner(static_cast<size_t>(layers) - 1);
+  for (size_t i = 0; i < inner.size(); ++i) inner[i] = static_cast<int>(i) + 1;
+  while (static_cast<int>(inner.size()) > choice.stages() - 1) {
+    inner.erase(inner.begin() + *rc::gen::inRange<int>(0, static_cast<int>(inner.size())));
+  }
+  choice.bounds = {0};
+  choice.bounds.insert(choice.bounds.end(), inner.begin(), inner.end());
+  choice.bounds.push_back(layers);
+  return choice;
+}
+
+Cluster AnyCluster() {
+  Cluster cluster = MakeDevices(*rc::gen::element(1, 4, 40), 8, 1e9);
+  cluster.within = {static_cast<double>(*rc::gen::inRange(0, 3)),
+                    static_cast<double>(*rc::gen::inRange(1, 100))};
+  cluster.between = {static_cast<double>(*rc::gen::inRange(0, 9)),
+                     static_cast<double>(*rc::gen::inRange(1, 50))};
+  return cluster;
+}
+
+Training AnyTraining() {
+  return {.state_bytes = static_cast<double>(*rc::gen::inRange(0, 9)),
+          .update_seconds = 0.25 * *rc::gen::inRange(0, 3),
+          .clips = *rc::gen::arbitrary<bool>()};
+}
+
+// ---- Bounds
+
+RC_GTEST_PROP(Bounds, NoStepIsBelowThem, ()) {
+  NumbersNetwork network(AnyLayers(3, 12));
+  const Choice choice = AnyChoice(network.layers());
+  const Cluster cluster = AnyCluster();
+  const Training training = AnyTraining();
+  const auto table = network.Table(2, choice.model, choice.recompute);
+  const Prediction prediction = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
+  const double of_cut = CutStep(choice, *table, training, cluster).AtLeast(choice.bounds);
+  const double of_all = StepAtLeast(choice, *table, training, cluster);
+  RC_ASSERT(of_cut <= prediction.step * kRounding);
+  RC_ASSERT(of_all <= prediction.step * kRounding);
+}
+
+RC_GTEST_PROP(Bounds, NoRankHoldsLess, ()) {
+  NumbersNetwork network(AnyLayers(3, 12));
+  const Choice choice = AnyChoice(network.layers());
+  const Training training = AnyTraining();
+  const auto table = network.Table(2, choice.model, choice.recompute);
+  const Prediction prediction =
+      PredictStep(choice, *table, training, MakeDevices(1, 8, 1e9), ProgramOf(choice));
+  RC_ASSERT(MemoryAtLeast(choice, *table, training) <= prediction.memory * kRounding);
+  RC_ASSERT(CutMemoryAtLeast(choice, *table, training, LiveAtLeast(choice)) <=
+            prediction.memory * kRounding);
+}
+
+// ---- Predictions
+
+TEST(Predict, AStepByHand) {
+  // Two layers of 1 + 1 + 1 on two ranks; 1f1b with two micro-batches; the first gives no gradient
+  // of its input. 5 bytes cross at 1 byte per second, 2 seconds of latency.
+  NumbersNetwork network(
+      {{.parameters = 10, .kept = 7, .output = 5}, {.parameters = 10, .kept = 3}});
+  Cluster cluster = MakeDevices(1, 4, 1e9);
+  cluster.within = {2, 1};
+  const Training training{.state_bytes = 8, .update_seconds = 0.5};
+  Choice choice{{.pipe = 2, .data = 2, .micro_batches = 2, .bounds = {0, 1, 2}}};
+  const auto table = network.Table(1, 1, Recompute::kNone);
+  const Prediction prediction = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
+  // F0 0-1, there at 8; F B of rank 1 8-11; F1 leaves at 6, there at 13; F B 13-16; gradients leave
+  // at 11 and 16, there at 18 and 23; B (W alone) 18-19 and 23-24.
+  EXPECT_DOUBLE_EQ(prediction.pipeline, 24);
+  EXPECT_DOUBLE_EQ(prediction.bubble, 1 - (4 + 6) / 48.0);
+  // All-reduce of 40 bytes over 2 ranks: doubling 2 + 40.
+  EXPECT_DOUBLE_EQ(prediction.ranks[0].reduce, 42);
+  EXPECT_DOUBLE_EQ(prediction.ranks[0].end, 24 + 42 + 5);
+  EXPECT_DOUBLE_EQ(prediction.ranks[1].end, 16 + 42 + 5);
+  EXPECT_DOUBLE_EQ(prediction.step, 71);
+  // Two activations; beside them two gradients that may arrive, and two outputs on their way.
+  EXPECT_DOUBLE_EQ(prediction.ranks[0].memory, 40 + 40 + 80 + 2 * 7 + 2 * 5 + 2 * 5);
+  EXPECT_DOUBLE_EQ(prediction.ranks[1].memory, 40 + 40 + 80 + 3);
+  EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_messages, 10);
+  EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_replicas, 40);
+  choice.zero = 1;
+  const Prediction sharded = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
+  EXPECT_DOUBLE_EQ(sharded.ranks[0].reduce, 2 * (2 + 20));
+  EXPECT_DOUBLE_EQ(sharded.ranks[0].update, 2.5);
+  EXPECT_DOUBLE_EQ(sharded.ranks[0].memory, 40 + 40 + 40 + 2 * 7 + 2 * 5 + 2 * 5);
+  Training clips = training;
+  clips.clips = true;
+  EXPECT_DOUBLE_EQ(PredictStep(choice, *table, clips, cluster, ProgramOf(choice)).ranks[1].end,
+                   24 + 44 + 2 * (2 + 8) + 2.5)
+      << "rank 1 waits for the norm";
+}
+
+TEST(Predict, OwnersShareAllOfTheOptimizersState) {
+  StageCost stage;
+  stage.parameters = 100;
+  stage.weight_bytes = stage.gradient_bytes = 400;
+  stage.extra_state_bytes = 80;
+  Choice choice;
+  choice.data = 4;
+  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800 + 880);
+  choice.zero = 1;
+  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800 + 220);
+  stage.extra_state_bytes = -800;
+  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800);
+}
+
+TEST(Predict, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
+  NumbersNetwork network(std::vector<Numbers>(4, {.parameters = 1, .output = 1}));
+  Cluster cluster = MakeDevices(4, 2, 1e9);
+  cluster.within = {0, 10};
+  cluster.between = {0, 10};
+  const Choice choice{{.pipe = 2, .data = 2, .model = 2, .micro_batches = 6, .bounds = {0, 2, 4}}};
+  const auto table = network.Table(1, 2, Recompute::kNone);
+  const schedule::Program program = ProgramOf(choice);
+  const auto step = [&](const Slowness& slowness) {
+    return PredictStep(choice, *table, {}, cluster, program, slowness).step;
+  };
+  const double usual = step({});
+  EXPECT_EQ(step({.ranks = {{5, 1.0}}}), usual);
+  const double slow = step({.ranks = {{5, 2.0}}});
+  EXPECT_GT(slow, 1.5 * usual);
+  for (int rank : {4, 6, 7}) EXPECT_EQ(step({.ranks = {{rank, 2.0}}}), slow) << "same stage";
+  EXPECT_GE(step({.ranks = {{4, 2.0}, {5, 2.0}}}), slow);
+  EXPECT_GE(step({.ranks = {{0, 2.0}, {5, 2.0}}}), slow);
+  // 0 - 4 pass activations, 0 - 2 are replicas, 0 - 7 have nothing to say to each other.
+  EXPECT_GT(step({.links = {{{0, 4}, 20.0}}}), usual);
+  EXPECT_GT(step({.links = {{{0, 2}, 20.0}}}), usual);
+  EXPECT_EQ(step({.links = {{{0, 7}, 20.0}}}), usual);
+  EXPECT_GE(step({.nodes = {{0, 20.0}}}), step({.links = {{{0, 4}, 20.0}}}));
+}
+
+// ---- Search against brute force
+
+/// The shortest step of all cuts, schedules and micro-batches, simulated without the planner.
+double BruteForce(const std::vector<Numbers>& layers, int ranks, int stages_per_rank, int64_t batch,
+                  const Cluster& cluster) {
+  double least = kNever;
+  for (int64_t size = 1; size <= batch; ++size) {
+    if (batch % size != 0) continue;
+    const schedule::Sizes sizes{ranks, stages_per_rank, static_cast<int>(batch / size)};
+    for (const std::string& name : schedule::GeneratorNames()) {
+      if (name == "auto" || name == "inference" || !schedule::Fits(name, sizes)) continue;
+      const schedule::Program program = schedule::Generate(name, sizes);
+      const int count = static_cast<int>(layers.size());
+      partition::ForEachCut(count, program.stages(), [&](const std::vector<int>& bounds) {
+        schedule::Costs costs{.forward = {}, .input_grad = {}, .weight_grad = {}};
+        costs.transfer.clear();
+        costs.latency.clear();
+        for (int s = 0; s < program.stages(); ++s) {
+          double forward = 0, input_grad = 0, weight_grad = 0, output = 0;
+          for (int i = bounds[s]; i < bounds[s + 1]; ++i) {
+            const Numbers& layer = layers[i];
+            forward += layer.forward * static_cast<double>(size) + layer.launch;
+            if (i > 0) input_grad += layer.input_grad * static_cast<double>(size);
+            weight_grad += layer.weight_grad * static_cast<double>(size);
+            output = layer.output * static_cast<double>(size);
+          }
+          costs.forward.push_back(forward);
+          costs.input_grad.push_back(input_grad);
+          costs.weight_grad.push_back(weight_grad);
+          const int rank = program.stage_ranks[s];
+          const int next = s + 1 < program.stages() ? program.stage_ranks[s + 1] : rank;
+          const LinkRates link = next == rank ? LinkRates() : cluster.LinkOf(rank, next);
+          costs.transfer.push_back(next == rank ? 0 : output / link.bandwidth);
+          costs.latency.push_back(link.latency);
+        }
+        least = std::min(least, schedule::Simulate(program, costs).makespan);
+      });
+    }
+  }
+  return least;
+}
+
+RC_GTEST_PROP(Search, IsNeverWorseThanBruteForce, ()) {
+  const std::vector<Numbers> layers = AnyLayers(2, 7);
+  NumbersNetwork network(layers);
+  Cluster cluster = MakeDevices(1, *rc::gen::inRange(1, 5), 1e9);
+  cluster.within = {static_cast<double>(*rc::gen::inRange(0, 5)), 4};
+  if (cluster.devices_per_node > 1 && *rc::gen::arbitrary<bool>()) {
+    std::vector<LinkRates> pairs;  // each its own
+    const auto ranks = static_cast<size_t>(cluster.devices_per_node);
+    for (size_t i = 0; i < ranks * (ranks - 1) / 2; ++i) {
+      pairs.push_back({static_cast<double>(*rc::gen::inRange(0, 9)),
+                       static_cast<double>(*rc::gen::element(1, 2, 4, 16))});
+    }
+    cluster.links = std::make_shared<const LinkTable>("gloo", std::vector<std::string>(ranks, "a"),
+                                                      std::move(pairs));
+  }
+  Space space{.batch = *rc::gen::element<int64_t>(1, 2, 4, 6)};
+  space.data = space.model = {1};
+  const FoundPlans result = SearchPlans(network, cluster, space, 1);
+  double least = kNever;
+  for (int v = 1; v <= 3; ++v) {
+    for (int ranks = 1; ranks <= cluster.devices_per_node; ++ranks) {
+      if (ranks * v > network.layers()) continue;
+      least = std::min(least, BruteForce(layers, ranks, v, space.batch, cluster));
+    }
+  }
+  RC_ASSERT(result.best.size() == 1u);
+  RC_ASSERT(result.best[0].prediction.step <= least * kRounding);
+  RC_ASSERT(result.best[0].prediction.step >= least / kRounding);
+}
+
+// ---- Properties
+
+double BestStep(NumbersNetwork& network, const Cluster& cluster, const Space& space) {
+  const FoundPlans result = SearchPlans(network, cluster, space, 1);
+  return result.best.empty() ? kNever : result.best[0].prediction.step;
+}
+
+RC_GTEST_PROP(Search, MoreOfAnythingIsNeverSlower, ()) {
+  NumbersNetwork network(AnyLayers(2, 8), AnyTraining());
+  const Space space{.batch = *rc::gen::element<int64_t>(2, 4, 8)};
+  Cluster cluster = AnyCluster();
+  cluster.nodes = 1;
+  cluster.devices_per_node = 4;
+  cluster.device.memory = *rc::gen::inRange(50, 2000);
+  const double step = BestStep(network, cluster, space);
+  Cluster larger = cluster;
+  larger.device.memory *= 2;
+  RC_ASSERT(BestStep(network, larger, space) <= step * kRounding);
+  Cluster faster = cluster;
+  faster.within.bandwidth *= 2;
+  RC_ASSERT(BestStep(network, faster, space) <= step * kRounding);
+  Cluster nearer = cluster;
+  nearer.within.latency /= 2;
+  RC_ASSERT(BestStep(network, nearer, space) <= step * kRounding);
+  Space pinned = space;
+  pinned.zero = {0};
+  RC_ASSERT(BestStep(network, cluster, pinned) >= step / kRounding);
+}
+
+RC_GTEST_PROP(Search, WhatItFindsFitsAndIsInOrder, ()) {
+  const bool tries_all_cuts = *rc::gen::arbitrary<bool>();
+  NumbersNetwork network(tries_all_cuts ? AnyLayers(2, 6) : AnyLayers(15, 16), AnyTraining());
+  Cluster cluster = AnyCluster();
+  cluster.nodes = *rc::gen::inRange(1, 3);
+  cluster.devices_per_node = 4;
+  cluster.device.memory = *rc::gen::inRange(50, 2000);
+  const Space space{.batch = *rc::gen::element<int64_t>(4, 6)};
+  const FoundPlans result = SearchPlans(network, cluster, space);
+  RC_ASSERT(result.best.size() <= 5u);
+  RC_ASSERT(!result.best.empty() || result.least_memory > cluster.memory());
+  double last = 0;
+  for (const FoundPlan& found : result.best) {
+    const Choice& choice = found.choice;
+    RC_ASSERT(choice.ranks() <= cluster.devices());
+    RC_ASSERT(choice.data * choice.micro_batches * choice.micro_batch_size == space.batch);
+    const auto table = network.Table(choice.micro_batch_size, choice.model, choice.recompute);
+    const Prediction again =
+        PredictStep(choice, *table, network.training(), cluster, ProgramOf(choice));
+    RC_ASSERT(again.step == found.prediction.step);
+    RC_ASSERT(again.memory <= cluster.memory());
+    RC_ASSERT(last <= again.step * kRounding);
+    last = again.step;
+  }
+}
+
+TEST(Search, PinsHold) {
+  NumbersNetwork network(std::vector<Numbers>(6));
+  const Cluster cluster = MakeDevices(1, 4, 1e9);
+  Space space{.batch = 8};
+  space.pipe = {2};
+  space.data = {2};
+  space.schedules = {"gpipe"};
+  space.micro_batches = {4};
+  space.recompute = {Recompute::kStages};
+  space.bounds = {0, 1, 6};
+  const FoundPlans result = SearchPlans(network, cluster, space);
+  ASSERT_EQ(result.best.size(), 1u);
+  const Choice& choice = result.best[0].choice;
+  EXPECT_EQ(choice.pipe, 2);
+  EXPECT_EQ(choice.data, 2);
+  EXPECT_EQ(choice.schedule, "gpipe");
+  EXPECT_EQ(choice.micro_batches, 4);
+  EXPECT_EQ(choice.micro_batch_size, 1);
+  EXPECT_EQ(choice.recompute, Recompute::kStages);
+  EXPECT_THAT(choice.bounds, ElementsAre(0, 1, 6));
+}
+
+TEST(Search, TriesEveryScheduleThatTrains) {
+  NumbersNetwork network(std::vector<Numbers>(4));
+  Space space{.batch = 8};
+  space.pipe = {2};
+  space.data = {1};
+  for (const std::string& name : schedule::GeneratorNames()) {
+    if (name == "auto" || name == "inference") continue;
+    space.schedules = {name};
+    const FoundPlans result = SearchPlans(network, MakeDevices(1, 2, 1e9), space);
+    ASSERT_FALSE(result.best.empty()) << name;
+    EXPECT_EQ(result.best[0].choice.schedule, name);
+  }
+}
+
+TEST(Search, SaysWhatMemoryWouldBeNeededAtLeast) {
+  NumbersNetwork network(std::vector<Numbers>(4, {.parameters = 100}));
+  const FoundPlans result = SearchPlans(network, MakeDevices(1, 2, 100), {.batch = 2});
+  EXPECT_TRUE(result.best.empty());
+  EXPECT_GE(result.least_memory, 2 * 4 * 100);
+  EXPECT_LE(result.least_memory, 4 * 8 * 100);
+}
+
+TEST(Search, RefusesABatchOfNothing) {
+  NumbersNetwork network(std::vector<Numbers>(2));
+  EXPECT_THAT(ConfigErrorOf([&] { SearchPlans(network, MakeDevices(1, 1, 1e9), {.batch = 0}); }),
+              HasSubstr("at least one sample"));
+}
+
+/// 96 equal blocks between an embedding and a head, of GPT-3's proportions.
+std::vector<Numbers> Transformer() {
+  const Numbers block{.forward = 1.9e-2,
+                      .input_grad = 1.9e-2,
+                      .weight_grad = 1.9e-2,
+                      .launch = 1e-4,
+                      .parameters = 1.8e9,
+                      .kept = 3.4e9,
+                      .output = 1e8};
+  std::vector<Numbers> layers(98, block);
+  layers.front() = {.forward = 1e-4,
+                    .input_grad = 0,
+                    .weight_grad = 1e-4,
+                    .parameters = 6e8,
+                    .kept = 1e8,
+                    .output = 1e8};
+  layers.back() = {.forward = 1e-2,
+                   .input_grad = 1e-2,
+                   .weight_grad = 1e-2,
+                   .parameters = 6e8,
+                   .kept = 1e9,
+                   .output = 4e8};
+  return layers;
+}
+
+TEST(Search, FindsALargeTransformersPlanOn1024Devices) {
+  NumbersNetwork network(Transformer(), {.state_bytes = 8, .update_seconds = 1e-11});
+  const Cluster cluster = MakeCluster({.cluster = "8xH100", .gpus = 1024});
+  const FoundPlans result = SearchPlans(network, cluster, {.batch = 1536});
+  ASSERT_EQ(result.best.size(), 5u);
+  const FoundPlan& best = result.best[0];
+  // Nobody can be faster than all devices at work all the time, and the best is near to that.
+  double work = 0;
+  for (const Numbers& layer : Transformer()) {
+    work += layer.forward + layer.input_grad + layer.weight_grad;
+  }
+  EXPECT_GE(best.prediction.step, 1536 * work / 1024 * 0.99);
+  EXPECT_LE(best.prediction.step, 1536 * work / 1024 * 1.5);
+  EXPECT_LE(best.prediction.memory, cluster.memory());
+  // The search does not come near to simulating everything.
+  EXPECT_GT(result.considered, 1000);
+  EXPECT_LT(result.simulated, 2000);
+  RecordProperty("considered", static_cast<int>(result.considered));
+  RecordProperty("simulated", static_cast<int>(result.simulated));
+}
+
+}  // namespace
+}  // namespace strata::predict

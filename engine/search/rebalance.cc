@@ -1,0 +1,350 @@
+// Cuts are tried by simulating the program that would run, with what layers and ranks were learnt
+// to take.
+#include "engine/search/rebalance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/forecast/memory_forecast.h"
+#include "engine/forecast/planned_program.h"
+#include "engine/forecast/run_profile.h"
+#include "engine/forecast/step_costs.h"
+#include "engine/plan/cut/best_cut.h"
+#include "engine/plan/cut/cut.h"
+#include "engine/plan/plan_costs.h"
+#include "engine/plan/plan_text.h"
+#include "engine/schedule/simulator.h"
+#include "engine/search/plan_job.h"
+
+namespace strata {
+namespace {
+
+/// Actions of all programs that one decision simulates; one that is searched counts as so many.
+constexpr int64_t kMostActions = 400'000, kSearched = 20;
+/// Steps of a search for the cuts with the least slowest stage.
+constexpr double kMostCuts = 2e7;
+/// A move of which nobody knows takes so long, and as long as its bytes take at this rate: stages
+/// are built anew and parameters, moments and statistics are copied, most of them within a rank.
+constexpr double kLeastMoving = 0.1, kMovedBytes = 400e6;
+/// Windows that pass without a search, at most, once some have found nothing.
+constexpr int kMostSkips = 64;
+/// How much more memory a rank may take than the largest one did at first.
+constexpr double kMoreMemory = 1.25;
+
+double Sum(const StageSeconds& stage) { return stage.forward + stage.backward; }
+
+/// Scales what the layers of each stage take, and with the last one the loss.
+ModelCosts Scaled(ModelCosts costs, const std::vector<int>& cuts,
+                  const std::vector<StageSeconds>& by) {
+  for (size_t s = 0; s < by.size(); ++s) {
+    for (int i = cuts[s]; i < cuts[s + 1]; ++i) Scale(by[s], costs.layers[i]);
+  }
+  Scale(by.back(), costs.loss);
+  return costs;
+}
+
+std::vector<double> RankSeconds(const std::vector<StageSeconds>& stages, const Plan& plan) {
+  std::vector<double> seconds(plan.pipe());
+  for (const StagePlan& stage : plan.stages) seconds[stage.rank] += Sum(stages[stage.stage]);
+  return seconds;
+}
+
+std::string Times(double factor) { return Str(std::round(10 * factor) / 10, " times"); }
+
+}  // namespace
+
+std::string ToText(const BetterCuts& better) {
+  const auto seconds = [](const LayerCost& cost) {
+    return Value::List{cost.forward.seconds, cost.input_grad.seconds, cost.weight_grad.seconds};
+  };
+  Value::List layers;
+  for (const LayerCost& layer : better.costs->layers) layers.push_back(seconds(layer));
+  layers.push_back(seconds(better.costs->loss));
+  return Value::MakeMap({{"cuts", Value::IntList({better.cuts.begin(), better.cuts.end()})},
+                         {"seconds", std::move(layers)},
+                         {"saving", better.saving},
+                         {"why", better.why}})
+      .ToJson();
+}
+
+BetterCuts ParseBetterCuts(const std::string& text, const ModelCosts& known) {
+  const Value value = Value::FromJson(text);
+  ModelCosts costs = known;
+  costs.seconds_from = SecondsFrom::kEarlierRuns;
+  const Value::List& seconds = value["seconds"].as_list();
+  const auto set = [&](LayerCost& cost, size_t i) {
+    const Value::List& passes = seconds.at(i).as_list();
+    cost.forward.seconds = passes[0].as_double();
+    cost.input_grad.seconds = passes[1].as_double();
+    cost.weight_grad.seconds = passes[2].as_double();
+  };
+  for (size_t i = 0; i < costs.layers.size(); ++i) set(costs.layers[i], i);
+  set(costs.loss, costs.layers.size());
+  BetterCuts better;
+  for (const int64_t cut : value["cuts"].as_ints()) better.cuts.push_back(static_cast<int>(cut));
+  better.costs = std::make_shared<const ModelCosts>(std::move(costs));
+  better.saving = value["saving"].as_double();
+  better.why = value["why"].as_string();
+  return better;
+}
+
+std::string Rebalancer::WhyNot(const Job& job, const Plan& plan, ProvedPrograms& programs,
+                               Script* script) {
+  const auto is_own = [](const LayerSpec& layer) {
+    return layer.scripted && layer.type != "function";
+  };
+  if (!job.rebalance) return "rebalance = false";
+  if (partition::MethodGoesBy(job.partition) != partition::GoesBy::kGuess) {
+    return "partition says where the layers are";
+  }
+  if (plan.pipe() == 1) return "there is one rank";
+  if (plan.stages.size() == plan.layers.size()) return "every layer is a stage";
+  if (plan.device != "cpu") return "the host does not see what stages take on a GPU";
+  if (!plan.costs || !plan.costs->is_measured()) return "what layers take here is not known";
+  if (job.memory > 0) return "while layers move a rank takes more memory, which is limited";
+  if (std::ranges::any_of(job.layers, is_own)) {
+    return "layers of strata.layer may keep things in `self`, which do not move";
+  }
+  if (plan.schedule != "auto" && !AccumulatesInOrder(programs.Training(job, plan, script))) {
+    return "the schedule adds gradients in an order of each stage's own";
+  }
+  return "";
+}
+
+Rebalancer::Rebalancer(const Job& job, const Plan& plan, Script* script)
+    : job_(job), plan_(plan), script_(script) {}
+
+void Rebalancer::Moved(double seconds) {
+  program_.reset();
+  moved_ += seconds;
+  last_move_ = seconds;
+  window_.Restart();
+  found_ = waits_ = skips_ = 0;
+}
+
+std::optional<BetterCuts> Rebalancer::AfterStep(const MeasuredStep& step, int64_t left) {
+  elapsed_ += step.seconds;
+  const std::optional<MeasuredStep> median = window_.Add(step);
+  if (!median) return std::nullopt;
+  Learn(median->stages);
+  std::optional<BetterCuts> better = Decide(*median, left);
+  found_ = better ? found_ + 1 : 0;
+  return found_ >= 2 ? better : std::nullopt;
+}
+
+/// The first time about layers, later about ranks.
+void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
+  if (!base_) {
+    base_ = Scaled(*plan_.costs, plan_.bounds, Ratios(stages, *plan_.costs, plan_));
+    base_->seconds_from = SecondsFrom::kEarlierRuns;
+  } else if (learnt_at_ != plan_.bounds) {
+    LearnFromMove(stages);
+  }
+  learnt_at_ = plan_.bounds;
+  const std::vector<double> measured = RankSeconds(stages, plan_);
+  const std::vector<double> expected = RankSeconds(ExpectedStages(*base_, plan_), plan_);
+  slowness_.clear();
+  for (size_t rank = 0; rank < measured.size(); ++rank) {
+    slowness_.push_back(Ratio(measured[rank], expected[rank]));
+  }
+}
+
+/// The layers that stayed were measured without those that came, which take the rest; where there
+/// is none, or nobody came, all of the stage take more or less. Ranks are as fast as before: else a
+/// wrong guess about layers would look like a rank that has changed, and move them back again. What
+/// a stage recomputes was measured with its forward, of which it is expected to take the same
+/// share.
+void Rebalancer::LearnFromMove(const std::vector<StageSeconds>& stages) {
+  const auto learn = [&](int s, double measured, const auto& seconds_of, const auto& scale) {
+    const int begin = plan_.bounds[s], end = plan_.bounds[s + 1];
+    const auto stayed = [&](int i) { return learnt_at_[s] <= i && i < learnt_at_[s + 1]; };
+    double old = 0, come = 0;
+    for (int i = begin; i < end; ++i) (stayed(i) ? old : come) += seconds_of(base_->layers[i]);
+    const bool has_loss = end == static_cast<int>(base_->layers.size());
+    if (has_loss) old += seconds_of(base_->loss);
+    const bool is_theirs = come > 0 && measured > old;
+    const double by = is_theirs ? (measured - old) / come : Ratio(measured, old + come);
+    for (int i = begin; i < end; ++i) {
+      if (!is_theirs || !stayed(i)) scale(base_->layers[i], by);
+    }
+    if (has_loss && !is_theirs) scale(base_->loss, by);
+  };
+  const std::vector<StageCost> known = StageCosts(*base_, plan_);
+  for (const StagePlan& stage : plan_.stages) {
+    const StageSeconds& measured = stages[stage.stage];
+    const double slowness = slowness_[stage.rank];
+    const StageCost& cost = known[stage.stage];
+    const double forward = cost.forward.seconds, again = cost.recompute.seconds;
+    learn(
+        stage.stage, measured.forward / slowness / (forward > 0 ? 1 + again / forward : 1),
+        [](const LayerCost& layer) { return layer.forward.seconds; },
+        [](LayerCost& layer, double by) { layer.forward.seconds *= by; });
+    learn(
+        stage.stage, measured.backward / slowness,
+        [](const LayerCost& layer) { return layer.input_grad.seconds + layer.weight_grad.seconds; },
+        [](LayerCost& layer, double by) {
+          layer.input_grad.seconds *= by;
+          layer.weight_grad.seconds *= by;
+        });
+  }
+}
+
+/// Of all layers, on the ranks where these cuts put them.
+ModelCosts Rebalancer::Costs(const std::vector<int>& cuts) const {
+  std::vector<StageSeconds> by;
+  for (const StagePlan& stage : plan_.stages) {
+    by.push_back({slowness_[stage.rank], slowness_[stage.rank]});
+  }
+  return Scaled(*base_, cuts, by);
+}
+
+std::optional<BetterCuts> Rebalancer::Decide(const MeasuredStep& step, int64_t left) {
+  const double least = LeastSaving(step.seconds, left), most = MostSaving(step.stages);
+  if (most < least) return std::nullopt;
+  if (most < in_vain_ + kLeastGain && waits_ > 0) {
+    --waits_;
+    return std::nullopt;
+  }
+  FindProgram();
+  left_ = kMostActions;
+  const double now = SecondsNow();
+  const Choice best = Search();
+  const double saving = now > 0 ? 1 - best.seconds / now : 0;
+  if (best.cuts == plan_.bounds || saving < least) {
+    skips_ = std::clamp(2 * skips_, 1, kMostSkips);
+    waits_ = skips_;
+    in_vain_ = most;
+    return std::nullopt;
+  }
+  skips_ = 0;
+  return BetterCuts{best.cuts, std::make_shared<const ModelCosts>(Costs(best.cuts)), saving,
+                    Why(step.stages)};
+}
+
+/// Of the plan, which may take a search; and at first the memory that no rank may go far beyond.
+void Rebalancer::FindProgram() {
+  if (program_) return;
+  program_ = TrainingProgram(job_, plan_, static_cast<int>(plan_.batch.micro_batches), script_);
+  if (most_memory_ > 0) return;
+  const int64_t memory = LargestTotal(PredictMemory(job_, plan_, *plan_.costs, *program_));
+  most_memory_ = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
+}
+
+/// The share of a step that pays for moving within the steps that are left; above 1 where nothing
+/// does.
+double Rebalancer::LeastSaving(double step_seconds, int64_t left) const {
+  const double rest = step_seconds * static_cast<double>(left), moving = MovingSeconds();
+  if (rest <= 0 || moved_ + moving > kMostTime * (elapsed_ + rest)) return 2;
+  return kLeastGain + moving / rest;
+}
+
+/// As long as the last time, or a guess from the bytes of the largest rank.
+double Rebalancer::MovingSeconds() const {
+  if (last_move_ > 0) return last_move_;
+  int64_t most = 0;
+  for (const StageCost& stage : StageCosts(*plan_.costs, plan_)) {
+    const int64_t bytes = stage.weight_bytes * (1 + plan_.costs->moments) + stage.buffer_bytes +
+                          stage.extra_state_bytes;
+    most = std::max(most, bytes * plan_.stages_per_rank());
+  }
+  return kLeastMoving + static_cast<double>(most) / kMovedBytes;
+}
+
+/// What could be gained at most if layers were as fine as sand, and nobody waited.
+double Rebalancer::MostSaving(const std::vector<StageSeconds>& stages) const {
+  const std::vector<double> busy = RankSeconds(stages, plan_);
+  double work = 0, speed = 0;
+  for (size_t rank = 0; rank < busy.size(); ++rank) {
+    work += busy[rank] / slowness_[rank];
+    speed += 1 / slowness_[rank];
+  }
+  const double slowest = std::ranges::max(busy);
+  return slowest > 0 ? 1 - work / speed / slowest : 0;
+}
+
+/// From the cuts that hold, or those with the least slowest stage, bounds move by a layer or two
+/// while that helps.
+Rebalancer::Choice Rebalancer::Search() {
+  Choice best = {plan_.bounds, SecondsNow()};
+  constexpr double kLeast = 1e-3;
+  const auto attempt = [&](const std::vector<int>& cuts, Choice& of) {
+    const std::optional<double> seconds = SecondsOf(cuts);
+    if (!seconds || *seconds >= (1 - kLeast) * of.seconds) return false;
+    of = {cuts, *seconds};
+    return true;
+  };
+  attempt(FastestCuts(), best);
+  for (bool is_new = true; is_new && left_ > 0;) {
+    is_new = false;
+    for (size_t s = 1; s + 1 < plan_.bounds.size(); ++s) {
+      for (const int by : {-1, 1, -2, 2}) {
+        std::vector<int> cuts = best.cuts;
+        cuts[s] += by;
+        if (cuts[s] > cuts[s - 1] && cuts[s] < cuts[s + 1]) is_new |= attempt(cuts, best);
+      }
+    }
+  }
+  return best;
+}
+
+std::vector<int> Rebalancer::FastestCuts() const {
+  const auto layers = static_cast<int>(base_->layers.size());
+  const auto stages = static_cast<int>(plan_.stages.size());
+  if (0.5 * stages * layers * layers > kMostCuts) return plan_.bounds;
+  std::vector<double> before = {0};
+  for (const LayerCost& layer : base_->layers) {
+    before.push_back(before.back() + layer.forward.seconds + layer.input_grad.seconds +
+                     layer.weight_grad.seconds);
+  }
+  return partition::BestCut(layers, stages, [&](int stage, int begin, int end) {
+    constexpr double kPicoseconds = 1e12;
+    return std::llround(kPicoseconds * slowness_[plan_.stages[stage].rank] *
+                        (before[end] - before[begin]));
+  });
+}
+
+/// Of a step with these cuts; none where they cannot be, or time is over.
+std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts) {
+  const auto actions = 3 * static_cast<int64_t>(plan_.stages.size()) * plan_.batch.micro_batches;
+  left_ -= actions * (plan_.schedule == "auto" ? kSearched : 1);
+  if (left_ < 0) return std::nullopt;
+  try {
+    const Plan plan =
+        RecutPlan(job_, plan_, cuts, std::make_shared<const ModelCosts>(Costs(cuts)), script_);
+    const schedule::Program program =
+        TrainingProgram(job_, plan, static_cast<int>(plan.batch.micro_batches), script_);
+    if (LargestTotal(PredictMemory(job_, plan, *plan.costs, program)) > most_memory_) return {};
+    return Simulate(program, StepCosts(job_, plan, *plan.costs, LinksOfStages(plan))).makespan;
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+double Rebalancer::SecondsNow() const {
+  const ModelCosts costs = Costs(plan_.bounds);
+  return Simulate(*program_, StepCosts(job_, plan_, costs, LinksOfStages(plan_))).makespan;
+}
+
+/// The rank that has changed most, or the one that is busiest.
+std::string Rebalancer::Why(const std::vector<StageSeconds>& stages) const {
+  constexpr double kChanged = 1.15;
+  const std::string rank = PipeRank(plan_);
+  const auto change = [](double slowness) { return std::abs(std::log(slowness)); };
+  const auto changed = std::ranges::max_element(slowness_, {}, change);
+  if (change(*changed) > std::log(kChanged)) {
+    const bool is_slower = *changed > 1;
+    return Str(rank, changed - slowness_.begin(), " takes ",
+               Times(is_slower ? *changed : 1 / *changed),
+               is_slower ? " as long as at first" : " less than at first");
+  }
+  const std::vector<double> busy = RankSeconds(stages, plan_);
+  const auto most = std::ranges::max_element(busy), least = std::ranges::min_element(busy);
+  return Str(rank, most - busy.begin(), " was measured to be busy ", Times(Ratio(*most, *least)),
+             " as long as ", rank, least - busy.begin());
+}
+
+}  // namespace strata

@@ -1,0 +1,186 @@
+#include "engine/search/recompute_choice.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+#include <set>
+#include <utility>
+
+#include "engine/plan/plan_costs.h"
+#include "engine/schedule/lowering.h"
+
+namespace strata {
+namespace {
+
+using schedule::Program;
+
+/// Of each stage of a rank a way, by its place in the stage's front.
+using Ways = std::vector<size_t>;
+
+/// The stages of one rank, which share its memory.
+class RankChooser {
+ public:
+  RankChooser(const MemoryForecast& memory, int64_t limit, int rank, std::vector<int> stages,
+              const std::vector<std::vector<Recomputation>>& fronts, std::vector<StageCost>& costs)
+      : memory_(memory),
+        limit_(limit),
+        rank_(rank),
+        stages_(std::move(stages)),
+        fronts_(fronts),
+        costs_(costs) {}
+
+  /// The cheapest ways that fit; empty where none do, and then least() is what they would need.
+  Ways Choose() {
+    const Ways cheapest = Cheapest();
+    if (!cheapest.empty()) return cheapest;
+    const Ways smallest = Smallest();
+    least_ = MemoryOf(smallest);
+    return least_.total() <= limit_ ? Cheaper(smallest) : Ways();
+  }
+
+  const RankMemory& least() const { return least_; }
+  const std::vector<int>& stages() const { return stages_; }
+
+ private:
+  const std::vector<Recomputation>& front(size_t k) const { return fronts_[stages_[k]]; }
+
+  double SecondsOf(const Ways& ways) const {
+    double seconds = 0;
+    for (size_t k = 0; k < ways.size(); ++k) seconds += front(k)[ways[k]].seconds();
+    return seconds;
+  }
+
+  RankMemory MemoryOf(const Ways& ways) {
+    for (size_t k = 0; k < ways.size(); ++k) {
+      costs_[stages_[k]] = front(k)[ways[k]].cost;
+    }
+    return memory_.Of(rank_, costs_);
+  }
+  bool Fits(const Ways& ways) { return MemoryOf(ways).total() <= limit_; }
+
+  /// All combinations in the order of their seconds, until one fits or too many did not.
+  Ways Cheapest() {
+    using Entry = std::pair<double, Ways>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
+    std::set<Ways> seen;
+    const auto add = [&](Ways ways) {
+      if (seen.insert(ways).second) open.emplace(SecondsOf(ways), std::move(ways));
+    };
+    add(Ways(stages_.size(), 0));
+    for (int tried = 0; !open.empty() && tried < kMostTried; ++tried) {
+      const Ways ways = open.top().second;
+      open.pop();
+      if (Fits(ways)) return ways;
+      for (size_t k = 0; k < ways.size(); ++k) {
+        Ways next = ways;
+        if (++next[k] < front(k).size()) add(std::move(next));
+      }
+    }
+    return {};
+  }
+
+  /// With the least memory, one stage after the other until none gains: the least of all for one.
+  Ways Smallest() {
+    Ways ways(stages_.size());
+    for (size_t k = 0; k < ways.size(); ++k) {
+      const auto least = std::ranges::min_element(
+          front(k), {}, [](const Recomputation& way) { return way.cost.kept_bytes; });
+      ways[k] = static_cast<size_t>(least - front(k).begin());
+    }
+    int64_t now = MemoryOf(ways).total();
+    for (bool gains = true; gains;) {
+      gains = false;
+      for (size_t k = 0; k < ways.size(); ++k) {
+        Ways tried = ways;
+        for (tried[k] = 0; tried[k] < front(k).size(); ++tried[k]) {
+          const int64_t total = MemoryOf(tried).total();
+          if (total >= now) continue;
+          now = total;
+          ways = tried;
+          gains = true;
+        }
+      }
+    }
+    return ways;
+  }
+
+  /// Each stage as cheap as the others' ways let it be; `ways` fit.
+  Ways Cheaper(Ways ways) {
+    for (size_t k = 0; k < ways.size(); ++k) {
+      Ways tried = ways;
+      for (tried[k] = 0; tried[k] < ways[k]; ++tried[k]) {
+        if (!Fits(tried)) continue;
+        ways = tried;
+        break;
+      }
+    }
+    return ways;
+  }
+
+  const MemoryForecast& memory_;
+  const int64_t limit_;
+  const int rank_;
+  const std::vector<int> stages_;
+  const std::vector<std::vector<Recomputation>>& fronts_;
+  std::vector<StageCost>& costs_;
+  RankMemory least_;
+};
+
+ModelCosts WithSeconds(const Plan& plan) {
+  ModelCosts costs = *plan.costs;
+  if (!costs.has_seconds()) SetSeconds(costs, NominalDevice(plan.device));
+  return costs;
+}
+
+/// A program in which every stage has its R: without one it takes neither time nor memory.
+Program WithR(const Program& program) {
+  std::vector<int> all(static_cast<size_t>(program.stages()));
+  std::iota(all.begin(), all.end(), 0);
+  return schedule::AddRecomputation(program, all);
+}
+
+}  // namespace
+
+RecomputeChooser::RecomputeChooser(const Job& job, const Plan& plan)
+    : job_(job), plan_(plan), costs_(WithSeconds(plan)) {
+  for (const StagePlan& stage : plan.stages) {
+    std::vector<Recomputation>& front =
+        fronts_.emplace_back(RecomputeFront(costs_, stage.begin, stage.end));
+    for (Recomputation& way : front) way.cost = WithConnections(plan, stage, way.cost);
+  }
+}
+
+RecomputeChoice RecomputeChooser::Choose(const Program& program) const {
+  RecomputeChoice choice;
+  choice.segments.assign(plan_.layers.size(), -1);
+  for (const std::vector<Recomputation>& front : fronts_) choice.costs.push_back(front[0].cost);
+  const MemoryForecast forecast(job_, plan_, costs_, WithR(program));
+  int next = 0;
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    const std::vector<int> stages = schedule::StagesOfRank(program, rank);
+    RankChooser chooser(forecast, plan_.memory, rank, stages, fronts_, choice.costs);
+    const Ways ways = chooser.Choose();
+    if (ways.empty()) {
+      if (choice.fits || chooser.least().total() > choice.least.total()) {
+        choice.least = chooser.least();
+      }
+      choice.fits = false;
+      continue;
+    }
+    for (size_t k = 0; k < stages.size(); ++k) {
+      const auto s = static_cast<size_t>(stages[k]);
+      const Recomputation& way = fronts_[s][ways[k]];
+      choice.costs[s] = way.cost;
+      int used = 0;
+      for (size_t i = 0; i < way.segments.size(); ++i) {
+        if (way.segments[i] < 0) continue;
+        choice.segments[static_cast<size_t>(plan_.stages[s].begin) + i] = next + way.segments[i];
+        used = way.segments[i] + 1;
+      }
+      next += used;
+    }
+  }
+  return choice;
+}
+
+}  // namespace strata

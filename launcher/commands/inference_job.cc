@@ -1,0 +1,93 @@
+#include "launcher/commands/inference_job.h"
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "launcher/commands/script_job.h"
+#include "launcher/process/supervisor.h"
+#include "launcher/report/train_report.h"
+#include "launcher/terminal/terminal.h"
+
+namespace strata::launcher {
+namespace {
+
+constexpr const char* kNoWeights =
+    "these are no trained weights: give --weights=FILE or --resume=SAVE";
+
+/// Shows the lines that rank 0 sends, and what ranks write.
+class LineListener : public JobListener {
+ public:
+  explicit LineListener(Terminal& terminal) : terminal_(terminal) {}
+  void OnMessage(int, const Value& message) override {
+    if (message["text"].is_string()) terminal_.Line(message["text"].as_string());
+    if (message["note"].is_string()) terminal_.ErrorLine(message["note"].as_string());
+    if (message["piece"].is_string()) terminal_.Text(message["piece"].as_string());
+  }
+  void OnOutput(int rank, bool is_error, std::string_view line) override {
+    terminal_.Line(Str(rank >= 0 ? Str("[", rank, "] ") : "", line), is_error);
+  }
+
+ private:
+  Terminal& terminal_;
+};
+
+}  // namespace
+
+void InferenceJob::Change(Job& job) const {
+  if (job.resume == kLatestSave) {
+    if (!job.weights.from.empty()) {
+      throw ConfigError(
+          "resume and weights both say what is loaded; leave out one of them: --resume=none or "
+          "--weights=none");
+    }
+    job.resume = job.save.dir;
+  }
+  job.trains = false;
+  job.save = {};
+  job.trace.clear();
+  job.log.clear();
+  job.eval.samples = {};
+  job.rebalance = false;
+  // A forward alone keeps nothing for a backward, which all of these are about.
+  job.memory = 0;
+  job.recompute = {};
+  job.join = false;
+  // Without gradients and moments a rank needs a quarter of the memory. Averages belong to
+  // parameters that learn.
+  if (job.optimizer.ema > 0) return;
+  for (LayerSpec& layer : job.layers) layer.frozen = true;
+}
+
+void InferenceJob::ExpectWeights(const Job& job) {
+  if (job.weights.from.empty() && job.resume.empty()) throw ConfigError(kNoWeights);
+}
+
+void InferenceJob::Begun(const Engine& engine, RankReporter& reporter) {
+  if (engine.start().from.empty()) throw ConfigError(kNoWeights);
+  for (const std::string& note : engine.start().notes) reporter.Send(NoteMessage(note));
+}
+
+Value NoteMessage(const std::string& text) {
+  return Value::MakeMap({{"type", "note"}, {"note", text}});
+}
+
+Value PieceMessage(const std::string& text) {
+  return Value::MakeMap({{"type", "piece"}, {"piece", text}});
+}
+
+FieldTable InferenceFlags() {
+  return {NprocField(), ConfigField(), ScriptTimeoutField(), AllowReadField(),
+          PrepareTimeoutField()};
+}
+
+int RunInference(const Command& command, const std::vector<std::string>& arguments,
+                 const std::function<std::unique_ptr<InferenceJob>(const Placement&)>& make) {
+  const Value own = ParseScriptArguments(command, arguments).flags.own();
+  const Placement placement = PlacementHere(own);
+  CheckIsWhole(placement, "strata " + command.name);
+  Terminal terminal;
+  LineListener listener(terminal);
+  const std::unique_ptr<InferenceJob> job = make(placement);
+  return Shown(terminal, Supervise(*job, listener, SupervisorOptionsOf(own, terminal.output())));
+}
+
+}  // namespace strata::launcher
