@@ -31,7 +31,7 @@ class Machine {
   }
 
   /// How many times as long as nominally the passes of a layer take.
-  double Predict(const LayerSpec& spec, const TensorSpec& input) const {
+  double Estimate(const LayerSpec& spec, const TensorSpec& input) const {
     const ModelCosts nominal = Nominal(spec, {input});
     ModelCosts costs = nominal;
     calibration_.SetSeconds(profile_, {spec}, costs);
@@ -70,11 +70,11 @@ TEST(Calibration, ALayerTakesAfterTheNearestProbesOfItsType) {
   const Machine machine([](const LayerSpec& spec, int64_t rows) {
     return spec.type == "Linear" ? (rows <= 4 ? 9. : 2.) : 5.;
   });
-  EXPECT_NEAR(machine.Predict(Layer("Linear", {1024, 1024}), {{4, 1024}}), 9, 0.1);
-  EXPECT_NEAR(machine.Predict(Layer("Linear", {1024, 1024}), {{64, 1024}}), 2, 0.1);
-  EXPECT_GT(machine.Predict(Layer("Linear", {9216, 4096}), {{2, 9216}}), 6);
-  EXPECT_LT(machine.Predict(Layer("Linear", {512, 10}), {{128, 512}}), 5);
-  EXPECT_NEAR(machine.Predict(Layer("GELU", {}), {{7, 100}}), 5, 0.1);
+  EXPECT_NEAR(machine.Estimate(Layer("Linear", {1024, 1024}), {{4, 1024}}), 9, 0.1);
+  EXPECT_NEAR(machine.Estimate(Layer("Linear", {1024, 1024}), {{64, 1024}}), 2, 0.1);
+  EXPECT_GT(machine.Estimate(Layer("Linear", {9216, 4096}), {{2, 9216}}), 6);
+  EXPECT_LT(machine.Estimate(Layer("Linear", {512, 10}), {{128, 512}}), 5);
+  EXPECT_NEAR(machine.Estimate(Layer("GELU", {}), {{7, 100}}), 5, 0.1);
 }
 
 // A first run whose time sufficed for products of rows alone took convolutions to be 2.5 times
@@ -90,12 +90,12 @@ TEST(Calibration, TheFirstRoundHasSomethingOfEveryKind) {
         return found == factors.end() ? 20. : found->second;
       },
       kRound);
-  EXPECT_NEAR(machine.Predict(Layer("Linear", {512, 512}), {{64, 512}}), 2, 0.1);
-  EXPECT_NEAR(machine.Predict(Layer("Conv2d", {64, 64, 3}), {{4, 64, 28, 28}}), 3, 0.1);
-  EXPECT_NEAR(machine.Predict(Layer("ReLU", {}), {{64, 512}}), 4, 0.1);
-  EXPECT_NEAR(machine.Predict(Layer("Dropout", {0.5}), {{64, 512}}), 5, 0.1);
-  EXPECT_NEAR(machine.Predict(Layer("BatchNorm2d", {64}), {{4, 64, 28, 28}}), 6, 0.1);
-  EXPECT_NEAR(machine.Predict(Layer("Embedding", {100, 64}), {{8, 8}, DType::kInt64}), 7, 0.1);
+  EXPECT_NEAR(machine.Estimate(Layer("Linear", {512, 512}), {{64, 512}}), 2, 0.1);
+  EXPECT_NEAR(machine.Estimate(Layer("Conv2d", {64, 64, 3}), {{4, 64, 28, 28}}), 3, 0.1);
+  EXPECT_NEAR(machine.Estimate(Layer("ReLU", {}), {{64, 512}}), 4, 0.1);
+  EXPECT_NEAR(machine.Estimate(Layer("Dropout", {0.5}), {{64, 512}}), 5, 0.1);
+  EXPECT_NEAR(machine.Estimate(Layer("BatchNorm2d", {64}), {{4, 64, 28, 28}}), 6, 0.1);
+  EXPECT_NEAR(machine.Estimate(Layer("Embedding", {100, 64}), {{8, 8}, DType::kInt64}), 7, 0.1);
 }
 
 TEST(Calibration, OtherTypesTakeAfterThoseThatMultiplyAlike) {
@@ -103,8 +103,8 @@ TEST(Calibration, OtherTypesTakeAfterThoseThatMultiplyAlike) {
     if (spec.type == "Conv2d") return 3.;
     return spec.type == "Linear" || spec.type.starts_with("Transformer") ? 7. : 2.;
   });
-  EXPECT_NEAR(machine.Predict(Layer("ConvTranspose2d", {16, 8, 3}), {{4, 16, 12, 12}}), 3, 1e-6);
-  EXPECT_NEAR(machine.Predict(Layer("AvgPool2d", {2}), {{4, 16, 12, 12}}), 2, 1e-6);
+  EXPECT_NEAR(machine.Estimate(Layer("ConvTranspose2d", {16, 8, 3}), {{4, 16, 12, 12}}), 3, 1e-6);
+  EXPECT_NEAR(machine.Estimate(Layer("AvgPool2d", {2}), {{4, 16, 12, 12}}), 2, 1e-6);
 }
 
 TEST(Calibration, WhatHoldsLayersTakesWhatTheyTake) {
@@ -116,10 +116,10 @@ TEST(Calibration, WhatHoldsLayersTakesWhatTheyTake) {
   };
   for (const int64_t rows : {4, 64}) {
     const LayerSpec linear = Layer("Linear", {1024, 1024});
-    EXPECT_NEAR(machine.Predict(holding(linear), {{rows, 1024}}),
-                machine.Predict(linear, {{rows, 1024}}), 1e-6);
+    EXPECT_NEAR(machine.Estimate(holding(linear), {{rows, 1024}}),
+                machine.Estimate(linear, {{rows, 1024}}), 1e-6);
   }
-  EXPECT_NEAR(machine.Predict(holding(Layer("GELU", {})), {{256, 2048}}), 5, 0.1);
+  EXPECT_NEAR(machine.Estimate(holding(Layer("GELU", {})), {{256, 2048}}), 5, 0.1);
 }
 
 TEST(Calibration, WhatNoPartExplainsIsTheTypes) {
@@ -128,9 +128,9 @@ TEST(Calibration, WhatNoPartExplainsIsTheTypes) {
     return spec.type == "TransformerDecoderLayer" ? 6. : 2.;
   });
   const LayerSpec decoder = Layer("TransformerDecoderLayer", {512, 8});
-  EXPECT_NEAR(machine.Predict(decoder, {{32, 4, 512}}), 6, 0.05) << "as its probe";
-  EXPECT_NEAR(machine.Predict(decoder, {{32, 16, 512}}), 6, 1);
-  EXPECT_NEAR(machine.Predict(Layer("Linear", {512, 512}), {{128, 512}}), 2, 0.1);
+  EXPECT_NEAR(machine.Estimate(decoder, {{32, 4, 512}}), 6, 0.05) << "as its probe";
+  EXPECT_NEAR(machine.Estimate(decoder, {{32, 16, 512}}), 6, 1);
+  EXPECT_NEAR(machine.Estimate(Layer("Linear", {512, 512}), {{128, 512}}), 2, 0.1);
 }
 
 TEST(Calibration, PartsMayTakeLessTogetherThanAlone) {
@@ -138,7 +138,7 @@ TEST(Calibration, PartsMayTakeLessTogetherThanAlone) {
     return spec.type == "TransformerDecoderLayer" ? 2. : 3.;
   });
   const LayerSpec decoder = Layer("TransformerDecoderLayer", {512, 8});
-  EXPECT_NEAR(machine.Predict(decoder, {{32, 4, 512}}), 2, 0.05) << "as its probe";
+  EXPECT_NEAR(machine.Estimate(decoder, {{32, 4, 512}}), 2, 0.05) << "as its probe";
 }
 
 }  // namespace

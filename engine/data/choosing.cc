@@ -49,7 +49,7 @@ std::vector<int64_t> Range(int64_t begin, int64_t end) {
 
 class Concat : public Step {
  public:
-  explicit Concat(Parts parts)
+  explicit Concat(StepInputs parts)
       : Step(parts[0], "concat"), parts_(std::move(parts)), class_names_(of().class_names()) {
     for (const auto& part : parts_) {
       ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part->size());
@@ -105,7 +105,7 @@ class Concat : public Step {
             {sample.index - begin, sample.epoch}};
   }
 
-  const Parts parts_;
+  const StepInputs parts_;
   std::vector<int64_t> ends_;
   int64_t classes_ = 0;
   std::vector<std::string> class_names_;  // none where parts have several
@@ -114,7 +114,7 @@ class Concat : public Step {
 
 }  // namespace
 
-std::unique_ptr<Dataset> OpenPart(const Value& options, Parts of, const DatasetContext&) {
+std::unique_ptr<Dataset> OpenPart(const Value& options, StepInputs of, const DatasetContext&) {
   const int64_t size = of[0]->size();
   const int64_t begin = options["begin"].as_int(), end = options["end"].as_int();
   if (begin >= end || end > size) {
@@ -129,12 +129,12 @@ std::unique_ptr<Dataset> OpenPart(const Value& options, Parts of, const DatasetC
                                   Str("samples ", begin, " to ", end - 1));
 }
 
-std::unique_ptr<Dataset> OpenTake(const Value& options, Parts of, const DatasetContext&) {
+std::unique_ptr<Dataset> OpenTake(const Value& options, StepInputs of, const DatasetContext&) {
   const int64_t count = std::min(options["count"].as_int(), of[0]->size());
   return std::make_unique<Chosen>(of[0], Range(0, count), Str("the first ", count));
 }
 
-std::unique_ptr<Dataset> OpenConcat(const Value&, Parts of, const DatasetContext&) {
+std::unique_ptr<Dataset> OpenConcat(const Value&, StepInputs of, const DatasetContext&) {
   NamedFacts table, named;  // the first part that has each: others' numbers must mean the same
   NamedClasses classes;
   for (size_t i = 0; i < of.size(); ++i) {
@@ -156,13 +156,14 @@ std::unique_ptr<Dataset> OpenConcat(const Value&, Parts of, const DatasetContext
   return std::make_unique<Concat>(std::move(of));
 }
 
-std::unique_ptr<Dataset> OpenShuffled(const Value& options, Parts of, const DatasetContext&) {
+std::unique_ptr<Dataset> OpenShuffled(const Value& options, StepInputs of, const DatasetContext&) {
   std::vector<int64_t> all = Range(0, of[0]->size());
   ShuffleIndices(all, static_cast<uint64_t>(options["seed"].as_int()));
   return std::make_unique<Chosen>(of[0], std::move(all), "shuffled");
 }
 
-std::unique_ptr<Dataset> OpenFilter(const Value& options, Parts of, const DatasetContext& context) {
+std::unique_ptr<Dataset> OpenFilter(const Value& options, StepInputs of,
+                                    const DatasetContext& context) {
   const FunctionRef& function = options["f"].as_function();
   if (!context.script) throw ConfigError("filter needs its script");
   // Not of the job's seed: parts by number (split), and the facts that a job is planned by, are

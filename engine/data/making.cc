@@ -107,11 +107,12 @@ class Cache : public Step {
 
 }  // namespace
 
-std::unique_ptr<Dataset> OpenMap(const Value& options, Parts of, const DatasetContext& context) {
+std::unique_ptr<Dataset> OpenMap(const Value& options, StepInputs of,
+                                 const DatasetContext& context) {
   return std::make_unique<Map>(options, of[0], context);
 }
 
-std::unique_ptr<Dataset> OpenCache(const Value&, Parts of, const DatasetContext&) {
+std::unique_ptr<Dataset> OpenCache(const Value&, StepInputs of, const DatasetContext&) {
   return std::make_unique<Cache>(of[0]);
 }
 

@@ -25,7 +25,8 @@ constexpr Source kSources[] = {
 
 struct Step {
   const char* kind;
-  std::unique_ptr<Dataset> (*open)(const Value& options, data::Parts of, const DatasetContext&);
+  std::unique_ptr<Dataset> (*open)(const Value& options, data::StepInputs of,
+                                   const DatasetContext&);
 };
 
 constexpr Step kSteps[] = {
@@ -56,9 +57,9 @@ std::shared_ptr<const Dataset> OpenOf(const Value& source, const DatasetContext&
 constexpr uint64_t kOfParts = 4;  // a purpose of SampleSeed()
 
 /// Each part of several draws numbers of its own: they may be the same data.
-data::Parts OpenParts(const Value& of, const DatasetContext& context) {
+data::StepInputs OpenParts(const Value& of, const DatasetContext& context) {
   if (of.is_map()) return {OpenOf(of, context)};
-  data::Parts parts;
+  data::StepInputs parts;
   for (const Value& source : of.as_list()) {
     DatasetContext own = context;
     const auto number = static_cast<int64_t>(parts.size());

@@ -51,7 +51,7 @@ class Transform : public Step {
  public:
   using Change = std::function<void(const std::byte* from, std::byte* to, Draw& draw)>;
 
-  Transform(const Value& options, Parts of, const DatasetContext& context, const char* name,
+  Transform(const Value& options, StepInputs of, const DatasetContext& context, const char* name,
             TensorSpec made, Change change)
       : Step(of[0], name),
         seed_(static_cast<uint64_t>(context.seed)),
@@ -86,7 +86,7 @@ struct ImageShape {
 };
 
 /// The first input as an image, float32 where `floats`.
-ImageShape ImageOf(const char* step, const Parts& of, bool floats) {
+ImageShape ImageOf(const char* step, const StepInputs& of, bool floats) {
   const TensorSpec spec = of[0]->inputs().at(0);
   if (spec.shape.size() != 3 || (floats && spec.dtype != DType::kFloat32)) {
     Refuse(step,
@@ -100,7 +100,7 @@ ImageShape ImageOf(const char* step, const Parts& of, bool floats) {
 const float* Floats(const std::byte* bytes) { return reinterpret_cast<const float*>(bytes); }
 float* Floats(std::byte* bytes) { return reinterpret_cast<float*>(bytes); }
 
-TensorSpec FloatInput(const Parts& of) {
+TensorSpec FloatInput(const StepInputs& of) {
   const TensorSpec spec = of[0]->inputs().at(0);
   if (spec.dtype != DType::kFloat32) Refuse("normalise", "float32; to_float{} makes them", spec);
   return spec;
@@ -215,7 +215,8 @@ class MixUp : public Step {
 
 }  // namespace
 
-std::unique_ptr<Dataset> OpenResize(const Value& options, Parts of, const DatasetContext& context) {
+std::unique_ptr<Dataset> OpenResize(const Value& options, StepInputs of,
+                                    const DatasetContext& context) {
   const ImageShape shape = ImageOf("resize", of, true);
   const std::vector<int64_t> size = options["size"].as_ints();
   const Taps down(static_cast<int>(shape.height), 0, static_cast<float>(shape.height),
@@ -233,7 +234,7 @@ std::unique_ptr<Dataset> OpenResize(const Value& options, Parts of, const Datase
       });
 }
 
-std::unique_ptr<Dataset> OpenRandomCrop(const Value& options, Parts of,
+std::unique_ptr<Dataset> OpenRandomCrop(const Value& options, StepInputs of,
                                         const DatasetContext& context) {
   const ImageShape shape = ImageOf("random_crop", of, false);
   const std::vector<int64_t> size = options["size"].as_ints();
@@ -265,7 +266,8 @@ std::unique_ptr<Dataset> OpenRandomCrop(const Value& options, Parts of,
       });
 }
 
-std::unique_ptr<Dataset> OpenFlip(const Value& options, Parts of, const DatasetContext& context) {
+std::unique_ptr<Dataset> OpenFlip(const Value& options, StepInputs of,
+                                  const DatasetContext& context) {
   const ImageShape shape = ImageOf("flip", of, false);
   const TensorSpec spec = of[0]->inputs()[0];
   const double chance = options["chance"].as_double();
@@ -284,7 +286,8 @@ std::unique_ptr<Dataset> OpenFlip(const Value& options, Parts of, const DatasetC
       });
 }
 
-std::unique_ptr<Dataset> OpenJitter(const Value& options, Parts of, const DatasetContext& context) {
+std::unique_ptr<Dataset> OpenJitter(const Value& options, StepInputs of,
+                                    const DatasetContext& context) {
   ImageOf("jitter", of, true);
   const TensorSpec spec = of[0]->inputs()[0];
   const double brightness = options["brightness"].as_double();
@@ -305,7 +308,7 @@ std::unique_ptr<Dataset> OpenJitter(const Value& options, Parts of, const Datase
       });
 }
 
-std::unique_ptr<Dataset> OpenNormalise(const Value& options, Parts of,
+std::unique_ptr<Dataset> OpenNormalise(const Value& options, StepInputs of,
                                        const DatasetContext& context) {
   const TensorSpec spec = FloatInput(of);
   const int64_t channels = spec.shape.empty() ? 1 : spec.shape[0];
@@ -324,7 +327,7 @@ std::unique_ptr<Dataset> OpenNormalise(const Value& options, Parts of,
       });
 }
 
-std::unique_ptr<Dataset> OpenToFloat(const Value& options, Parts of,
+std::unique_ptr<Dataset> OpenToFloat(const Value& options, StepInputs of,
                                      const DatasetContext& context) {
   const TensorSpec spec = of[0]->inputs().at(0);
   const double fallback = spec.dtype == DType::kUInt8 ? 1.0 / 255 : 1;
@@ -340,7 +343,7 @@ std::unique_ptr<Dataset> OpenToFloat(const Value& options, Parts of,
       });
 }
 
-std::unique_ptr<Dataset> OpenOneHot(const Value& options, Parts of, const DatasetContext&) {
+std::unique_ptr<Dataset> OpenOneHot(const Value& options, StepInputs of, const DatasetContext&) {
   const TensorSpecs targets = of[0]->targets();
   if (targets != TensorSpecs{{{}, DType::kInt64}}) {
     Refuse("one_hot", "an int64 class as target", targets.empty() ? TensorSpec{} : targets[0]);
@@ -351,7 +354,8 @@ std::unique_ptr<Dataset> OpenOneHot(const Value& options, Parts of, const Datase
   throw ConfigError("one_hot needs classes, since the data does not tell how many there are");
 }
 
-std::unique_ptr<Dataset> OpenMixUp(const Value& options, Parts of, const DatasetContext& context) {
+std::unique_ptr<Dataset> OpenMixUp(const Value& options, StepInputs of,
+                                   const DatasetContext& context) {
   return std::make_unique<MixUp>(options, of[0], context.seed);
 }
 

@@ -27,7 +27,7 @@ StepForecast Begin(const Job& job, const Plan& plan, ModelCosts costs, Script* s
   StepForecast forecast;
   forecast.stages = StageCosts(costs, plan);
   forecast.program = TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
-  forecast.memory = PredictMemory(job, plan, costs, forecast.program);
+  forecast.memory = ForecastMemory(job, plan, costs, forecast.program);
   forecast.costs = std::move(costs);
   return forecast;
 }

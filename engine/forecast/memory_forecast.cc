@@ -157,8 +157,8 @@ RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) co
   return memory;
 }
 
-std::vector<RankMemory> PredictMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
-                                      const Program& program) {
+std::vector<RankMemory> ForecastMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
+                                       const Program& program) {
   const std::vector<StageCost> stages = StageCosts(costs, plan);
   const MemoryForecast forecast(job, plan, costs, program);
   std::vector<RankMemory> ranks;

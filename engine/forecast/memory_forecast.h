@@ -64,8 +64,8 @@ class MemoryForecast {
 
 /// Of every rank of the pipe axis; replicas and the ranks of the model axis need the same.
 /// `program`: of the plan's stages, compute only or lowered.
-std::vector<RankMemory> PredictMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
-                                      const schedule::Program& program);
+std::vector<RankMemory> ForecastMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
+                                       const schedule::Program& program);
 
 /// The most that any of the ranks needs.
 int64_t LargestTotal(const std::vector<RankMemory>& ranks);

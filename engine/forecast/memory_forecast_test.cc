@@ -21,15 +21,15 @@ Job AdamJob() {
   return job;
 }
 
-std::vector<RankMemory> Predict(const Job& job) {
+std::vector<RankMemory> MemoryOf(const Job& job) {
   const Plan plan = PlanJob(job, {}, nullptr);
   const int micro_batches = static_cast<int>(plan.batch.micro_batches);
-  return PredictMemory(job, plan, CostsOf(job, plan, nullptr),
-                       TrainingProgram(job, plan, micro_batches, nullptr));
+  return ForecastMemory(job, plan, CostsOf(job, plan, nullptr),
+                        TrainingProgram(job, plan, micro_batches, nullptr));
 }
 
-TEST(PredictMemoryTest, WeightsGradientsAndMomentsLieInFlatBuffers) {
-  const std::vector<RankMemory> ranks = Predict(AdamJob());
+TEST(ForecastMemoryTest, WeightsGradientsAndMomentsLieInFlatBuffers) {
+  const std::vector<RankMemory> ranks = MemoryOf(AdamJob());
   ASSERT_EQ(ranks.size(), 2u);
   const int64_t values = AllocatedBytes(4 * 4 * (64 * 64 + 64));
   for (const RankMemory& rank : ranks) {
@@ -39,12 +39,12 @@ TEST(PredictMemoryTest, WeightsGradientsAndMomentsLieInFlatBuffers) {
   }
 }
 
-TEST(PredictMemoryTest, ZeroOneSharesTheMoments) {
+TEST(ForecastMemoryTest, ZeroOneSharesTheMoments) {
   Job job = AdamJob();
   job.parallel.data = 4;
-  const int64_t whole = Predict(job)[0].optimizer;
+  const int64_t whole = MemoryOf(job)[0].optimizer;
   job.zero = 1;
-  EXPECT_NEAR(Predict(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
+  EXPECT_NEAR(MemoryOf(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
 }
 
 /// All parameters, with another optimizer than the job's.
@@ -55,124 +55,124 @@ ParameterGroup GroupOf(const char* type) {
   return group;
 }
 
-TEST(PredictMemoryTest, GroupsHaveTheStateOfTheirOwnOptimizer) {
+TEST(ForecastMemoryTest, GroupsHaveTheStateOfTheirOwnOptimizer) {
   Job job = AdamJob();
-  const RankMemory adam = Predict(job)[0];
+  const RankMemory adam = MemoryOf(job)[0];
   job.optimizer.groups = {GroupOf("sgd")};
-  const RankMemory plain = Predict(job)[0];
+  const RankMemory plain = MemoryOf(job)[0];
   EXPECT_EQ(plain.optimizer, 0);
   EXPECT_EQ(plain.weights, adam.weights);
 
   job.optimizer.type = "sgd";
   job.optimizer.options.Set("momentum", 0.0);
   job.optimizer.groups = {GroupOf("adam")};
-  EXPECT_EQ(Predict(job)[0].optimizer, adam.optimizer);
-  EXPECT_EQ(Predict(job)[0].weights, adam.weights);
+  EXPECT_EQ(MemoryOf(job)[0].optimizer, adam.optimizer);
+  EXPECT_EQ(MemoryOf(job)[0].weights, adam.weights);
   job.parallel.data = 4;
   job.zero = 1;
-  EXPECT_EQ(Predict(job)[0].optimizer, adam.optimizer / 4);
+  EXPECT_EQ(MemoryOf(job)[0].optimizer, adam.optimizer / 4);
 }
 
-TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheStateOfTheirGroup) {
+TEST(ForecastMemoryTest, TiedLayersOfOneStageShareTheStateOfTheirGroup) {
   Job job = AdamJob();
   job.parallel.pipe = 1;
   for (int i : {0, 2}) {
     job.layers[i].tied_key = "t";
     job.layers[i].tied_weights = {"weight"};
   }
-  const int64_t adam = Predict(job)[0].optimizer;
+  const int64_t adam = MemoryOf(job)[0].optimizer;
   job.optimizer.groups = {GroupOf("sgd")};
-  EXPECT_EQ(Predict(job)[0].optimizer, 0);
+  EXPECT_EQ(MemoryOf(job)[0].optimizer, 0);
   job.optimizer.type = "sgd";
   job.optimizer.options.Set("momentum", 0.0);
   job.optimizer.groups = {GroupOf("adam")};
-  EXPECT_EQ(Predict(job)[0].optimizer, adam);
+  EXPECT_EQ(MemoryOf(job)[0].optimizer, adam);
 }
 
-TEST(PredictMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirDistance) {
+TEST(ForecastMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirDistance) {
   Job job = AdamJob();
   job.schedule.name = "gpipe";
-  const std::vector<RankMemory> gpipe = Predict(job);
+  const std::vector<RankMemory> gpipe = MemoryOf(job);
   job.schedule.name = "1f1b";
-  const std::vector<RankMemory> alternating = Predict(job);
+  const std::vector<RankMemory> alternating = MemoryOf(job);
   // Rank 0 has the forwards of two micro-batches alive instead of eight, rank 1 of one.
   EXPECT_EQ(gpipe[0].activations, 4 * alternating[0].activations);
   EXPECT_GT(gpipe[1].activations, 6 * alternating[1].activations);
   EXPECT_GT(gpipe[0].total(), alternating[0].total());
 }
 
-TEST(PredictMemoryTest, RecomputationKeepsLess) {
+TEST(ForecastMemoryTest, RecomputationKeepsLess) {
   Job job = AdamJob();
   job.schedule.name = "gpipe";
-  const std::vector<RankMemory> kept = Predict(job);
+  const std::vector<RankMemory> kept = MemoryOf(job);
   job.recompute.method = RecomputeSpec::Method::kStages;
-  const std::vector<RankMemory> again = Predict(job);
+  const std::vector<RankMemory> again = MemoryOf(job);
   EXPECT_LT(again[0].total(), kept[0].total());
   // Of each micro-batch its input, of one all that its stage keeps.
   EXPECT_LT(again[0].activations, kept[0].activations / 2);
 }
 
-TEST(PredictMemoryTest, MoreMicroBatchesNeverNeedLess) {
+TEST(ForecastMemoryTest, MoreMicroBatchesNeverNeedLess) {
   for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "zb_h2"}) {
     Job job = AdamJob();
     job.schedule.name = schedule;
     int64_t before = 0;
     for (int micro_batches : {1, 2, 4, 8}) {
       job.batch = {.micro_batches = micro_batches, .micro_batch_size = 64};
-      const int64_t now = LargestTotal(Predict(job));
+      const int64_t now = LargestTotal(MemoryOf(job));
       EXPECT_GE(now, before) << schedule << " " << micro_batches;
       before = now;
     }
   }
 }
 
-TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirCopyInHalfPrecision) {
+TEST(ForecastMemoryTest, TiedLayersOfOneStageShareTheirCopyInHalfPrecision) {
   Job job = AdamJob();
   job.parallel.pipe = 1;
   const auto saved_by_the_tie = [](Job whole) {
-    const int64_t apart = Predict(whole)[0].weights;
+    const int64_t apart = MemoryOf(whole)[0].weights;
     for (int i : {0, 2}) {
       whole.layers[i].tied_key = "t";
       whole.layers[i].tied_weights = {"weight"};
     }
-    return apart - Predict(whole)[0].weights;
+    return apart - MemoryOf(whole)[0].weights;
   };
   const int64_t of_values = saved_by_the_tie(job);
   job.precision = {.name = "bf16", .compute = DType::kBFloat16};
   EXPECT_EQ(saved_by_the_tie(job), of_values + 2 * 64 * 64);
 }
 
-TEST(PredictMemoryTest, MomentsHaveTheTypeOfTheParameters) {
+TEST(ForecastMemoryTest, MomentsHaveTheTypeOfTheParameters) {
   Job job = AdamJob();
   job.precision = {.name = "bf16", .compute = DType::kBFloat16, .params = DType::kBFloat16};
-  for (const RankMemory& rank : Predict(job)) {
+  for (const RankMemory& rank : MemoryOf(job)) {
     EXPECT_EQ(rank.optimizer, 2 * AllocatedBytes(2 * 4 * (64 * 64 + 64)));
   }
 }
 
 /// Their averages do not, and evaluations keep the values beside them.
-TEST(PredictMemoryTest, AveragesOfBf16AreInFloat32) {
+TEST(ForecastMemoryTest, AveragesOfBf16AreInFloat32) {
   Job job = AdamJob();
   job.optimizer.ema = 0.9;
   const int64_t elements = 4 * (64 * 64 + 64);
-  EXPECT_EQ(Predict(job)[0].optimizer, 3 * AllocatedBytes(4 * elements));
+  EXPECT_EQ(MemoryOf(job)[0].optimizer, 3 * AllocatedBytes(4 * elements));
   job.precision = {.name = "bf16", .compute = DType::kBFloat16, .params = DType::kBFloat16};
-  for (const RankMemory& rank : Predict(job)) {
+  for (const RankMemory& rank : MemoryOf(job)) {
     EXPECT_EQ(rank.optimizer, 2 * AllocatedBytes(2 * elements) + AllocatedBytes(4 * elements) +
                                   AllocatedBytes(2 * elements));
   }
 }
 
-TEST(PredictMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
+TEST(ForecastMemoryTest, TiedLayersOfOneStageShareTheirWeight) {
   Job job = AdamJob();
   job.parallel.pipe = 1;
-  const int64_t apart = Predict(job)[0].weights;
+  const int64_t apart = MemoryOf(job)[0].weights;
   for (int i : {0, 2}) {
     job.layers[i].tied_key = "t";
     job.layers[i].tied_weights = {"weight"};
   }
-  EXPECT_NEAR(apart - Predict(job)[0].weights, 4 * 64 * 64, 4 * 64 * 64);
-  EXPECT_LT(Predict(job)[0].weights, apart);
+  EXPECT_NEAR(apart - MemoryOf(job)[0].weights, 4 * 64 * 64, 4 * 64 * 64);
+  EXPECT_LT(MemoryOf(job)[0].weights, apart);
 }
 
 }  // namespace

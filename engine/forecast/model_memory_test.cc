@@ -89,7 +89,7 @@ Job With(Job job, const char* schedule, bool recompute, int pipe) {
   return job;
 }
 
-TEST(PredictMemoryTest, IsWithinATenthOfWhatWasMeasured) {
+TEST(ForecastMemoryTest, IsWithinATenthOfWhatWasMeasured) {
   const std::vector<Case> cases = {
       {"digits", With(Digits(), "1f1b", false, 2), 2.203},
       {"digits gpipe", With(Digits(), "gpipe", false, 2), 3.461},
@@ -105,8 +105,8 @@ TEST(PredictMemoryTest, IsWithinATenthOfWhatWasMeasured) {
     const Plan plan = PlanJob(c.job, {}, nullptr);
     const int micro_batches = static_cast<int>(plan.batch.micro_batches);
     const std::vector<RankMemory> ranks =
-        PredictMemory(c.job, plan, CostsOf(c.job, plan, nullptr),
-                      TrainingProgram(c.job, plan, micro_batches, nullptr));
+        ForecastMemory(c.job, plan, CostsOf(c.job, plan, nullptr),
+                       TrainingProgram(c.job, plan, micro_batches, nullptr));
     const double predicted = static_cast<double>(LargestTotal(ranks)) / 0x1p20;
     const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; };
     for (const RankMemory& rank : ranks) {

@@ -59,7 +59,7 @@ void WantMore(const Job& job, Plan plan, const StepForecast& forecast, const sch
   const double now = outlook.simulation.makespan;
   const double saving = now > 0 ? 1 - simulation.makespan / now : 0;
   if (saving <= kLeastSaving) return;  // PlanJob() would not take it
-  outlook.wanted_memory = LargestTotal(PredictMemory(job, plan, forecast.costs, program));
+  outlook.wanted_memory = LargestTotal(ForecastMemory(job, plan, forecast.costs, program));
   outlook.wanted_bubble = simulation.bubble;
   outlook.saving = saving;
 }

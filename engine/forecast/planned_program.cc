@@ -38,7 +38,7 @@ Program Shortened(Program program, int micro_batches) {
   for (auto& row : program.rows) {
     std::vector<schedule::Action> left;
     for (const schedule::Action& action : row) {
-      const schedule::Parts parts(action);
+      const schedule::ActionParts parts(action);
       if (std::all_of(parts.begin(), parts.end(), is_left)) {
         left.push_back(action);
       } else {
@@ -70,7 +70,7 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
   if (plan.memory == 0) options.memory_weight = kMemoryWeight;
   options.bytes = [&job, plan, again = RecomputedStages(plan)](const Program& program) {
     return LargestTotal(
-        PredictMemory(job, plan, *plan.costs, schedule::AddRecomputation(program, again)));
+        ForecastMemory(job, plan, *plan.costs, schedule::AddRecomputation(program, again)));
   };
   return options;
 }

@@ -244,13 +244,13 @@ TEST(TrainingProgram, AShorterBatchLosesTheLastMicroBatchesOnly) {
       for (int r = 0; r < full.ranks(); ++r) {
         std::vector<std::string> left, expected;
         for (const schedule::Action& action : full.rows[r]) {
-          for (const schedule::Action& part : schedule::Parts(action)) {
+          for (const schedule::Action& part : schedule::ActionParts(action)) {
             const bool stays = part.kind != schedule::Kind::kIdle && part.micro_batch < fewer;
             if (stays) expected.push_back(ToText(part));
           }
         }
         for (const schedule::Action& action : program.rows[r]) {
-          for (const schedule::Action& part : schedule::Parts(action)) {
+          for (const schedule::Action& part : schedule::ActionParts(action)) {
             if (part.kind != schedule::Kind::kIdle) left.push_back(ToText(part));
           }
         }

@@ -80,7 +80,7 @@ void CheckBounds(const SavedPlan& plan) {
 }
 
 /// Takes the plan's layers and cuts. Parts of a layer that is not cut inside become one.
-void TakeLayers(const Plan& plan, SavedPlan& saved) {
+void CopyLayers(const Plan& plan, SavedPlan& saved) {
   saved.bounds.clear();
   for (const LayerPlan& layer : ShownLayers(plan)) {
     if (std::ranges::binary_search(plan.bounds, layer.index)) {
@@ -112,7 +112,7 @@ SavedPlan SavedPlanOf(const Job& job, const Plan& plan) {
   SavedPlan saved{DecisionsOf(plan), job.name, {}};
   const bool is_named = job.schedule.name != "csv" && job.schedule.name != "function";
   if (!is_named) saved.schedule.clear();
-  TakeLayers(plan, saved);
+  CopyLayers(plan, saved);
   return saved;
 }
 

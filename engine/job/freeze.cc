@@ -52,7 +52,7 @@ std::string WithoutSigns(std::string_view text) {
 using ChosenParameters = std::vector<std::vector<std::string>>;
 
 /// What a selector chooses: whole layers, and parameters of others.
-struct Choice {
+struct Selection {
   std::vector<int> layers;
   ChosenParameters parameters;
 };
@@ -88,11 +88,11 @@ void ChooseParameters(std::string_view regex, const std::vector<LayerSpec>& laye
   throw ConfigError(Str(subject, ": no parameter's name matches \"", regex, "\"", hint));
 }
 
-Choice Choose(const LayerSelector& selector, const std::vector<LayerSpec>& layers,
-              std::string_view subject) {
+Selection Choose(const LayerSelector& selector, const std::vector<LayerSpec>& layers,
+                 std::string_view subject) {
   LayerSelector whole;
-  Choice choice;
-  choice.parameters.resize(layers.size());
+  Selection selection;
+  selection.parameters.resize(layers.size());
   for (const Value& item : selector.items) {
     const bool is_regex = item.is_string() && item.as_string().starts_with(kParametersPrefix);
     if (!is_regex) {
@@ -100,20 +100,20 @@ Choice Choose(const LayerSelector& selector, const std::vector<LayerSpec>& layer
       continue;
     }
     ChooseParameters(std::string_view(item.as_string()).substr(kParametersPrefix.size()), layers,
-                     subject, choice.parameters);
+                     subject, selection.parameters);
   }
-  choice.layers = SelectLayers(whole, layers, subject);
-  return choice;
+  selection.layers = SelectLayers(whole, layers, subject);
+  return selection;
 }
 
-/// What `choice` leaves out.
-Choice AllBut(const Choice& choice, const std::vector<LayerSpec>& layers) {
-  Choice others;
+/// What `selection` leaves out.
+Selection AllBut(const Selection& selection, const std::vector<LayerSpec>& layers) {
+  Selection others;
   others.parameters.resize(layers.size());
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto layer = static_cast<int>(i);
-    if (std::ranges::binary_search(choice.layers, layer)) continue;
-    const std::vector<std::string>& chosen = choice.parameters[i];
+    if (std::ranges::binary_search(selection.layers, layer)) continue;
+    const std::vector<std::string>& chosen = selection.parameters[i];
     if (chosen.empty()) {
       others.layers.push_back(layer);
       continue;
@@ -140,11 +140,12 @@ void FreezeParts(const LayerSpec& whole, LayerSpec& layer, const std::string& pr
 }
 
 /// Canonical: the places of layers, and the names of parameters.
-LayerSelector SelectorOf(const Choice& choice, const std::vector<LayerSpec>& layers) {
-  LayerSelector selector{Value::IntList({choice.layers.begin(), choice.layers.end()}).as_list()};
+LayerSelector SelectorOf(const Selection& selection, const std::vector<LayerSpec>& layers) {
+  LayerSelector selector{
+      Value::IntList({selection.layers.begin(), selection.layers.end()}).as_list()};
   for (size_t i = 0; i < layers.size(); ++i) {
     for (const NamedParameter& place : NamedParametersOf(layers, static_cast<int>(i))) {
-      const std::vector<std::string>& names = choice.parameters[i];
+      const std::vector<std::string>& names = selection.parameters[i];
       if (std::ranges::find(names, place.spec.name) == names.end()) continue;
       selector.items.push_back(Str(kParametersPrefix, "^", WithoutSigns(place.name), "$"));
     }
@@ -153,7 +154,7 @@ LayerSelector SelectorOf(const Choice& choice, const std::vector<LayerSpec>& lay
 }
 
 /// Layers and parameters, a function(layer) -> whether, or {except=...}: all but these.
-Choice ReadFreeze(const JobKeys& keys, Job& job) {
+Selection ReadFreeze(const JobKeys& keys, Job& job) {
   const Value& value = keys["freeze"];
   const std::vector<LayerSpec>& layers = job.layers;
   if (value.is_function()) {
@@ -167,9 +168,9 @@ Choice ReadFreeze(const JobKeys& keys, Job& job) {
   }
   static const FieldTable fields = {Field::Any("except", "layers and parameters that learn")};
   const Value table = Canonicalize(fields, keys.CallFor("the job's freeze", value));
-  const Choice kept =
+  const Selection kept =
       keys.Placed([&] { return Choose(ReadSelector(table["except"]), layers, "freeze.except"); });
-  const Choice others = AllBut(kept, layers);
+  const Selection others = AllBut(kept, layers);
   job.freeze = SelectorOf(others, layers);
   return others;
 }
@@ -177,11 +178,11 @@ Choice ReadFreeze(const JobKeys& keys, Job& job) {
 }  // namespace
 
 void Freeze(const JobKeys& keys, Job& job) {
-  Choice choice = ReadFreeze(keys, job);
-  for (int index : choice.layers) job.layers[static_cast<size_t>(index)].frozen = true;
+  Selection selection = ReadFreeze(keys, job);
+  for (int index : selection.layers) job.layers[static_cast<size_t>(index)].frozen = true;
   for (size_t i = 0; i < job.layers.size(); ++i) {
     LayerSpec& layer = job.layers[i];
-    std::vector<std::string>& names = choice.parameters[i];
+    std::vector<std::string>& names = selection.parameters[i];
     if (layer.frozen || names.empty()) continue;
     if (names.size() == NamesOf(job.layers, static_cast<int>(i)).size()) {
       layer.frozen = true;

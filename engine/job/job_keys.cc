@@ -26,12 +26,12 @@ JobKeys::JobKeys(const RawJob& raw, const Value& overrides)
   Call call = CallFor("the job", raw.keys);
   CanonicalizeGiven(JobFields(), call);
   script_ = Value::MakeMap(call.named);
-  TakeAwayNone();
+  RemoveNone();
   call.named = Merged(script_, overrides_).as_map();
   flat_ = Canonicalize(JobFields(), call);
 }
 
-void JobKeys::TakeAwayNone() {
+void JobKeys::RemoveNone() {
   for (const Field& field : JobFields()) {
     if (field.kind != FieldKind::kTable) continue;
     if (script_[field.name] == Value("none")) script_.Erase(field.name);

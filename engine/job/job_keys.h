@@ -72,7 +72,7 @@ class JobKeys {
   struct Typed;
   /// A table that is none is as if the script had not given it: stop = "none", --stop=none. What
   /// overrides say of it behind that stays.
-  void TakeAwayNone();
+  void RemoveNone();
   Typed ReadTyped(const char* key, const Value& value, const char* type_name) const;
 
   const RawJob& raw_;

@@ -124,7 +124,7 @@ void Freeze(const LayerSpec& spec, Layer& layer) {
 
 /// Reduces each shared parameter to this rank's share. Layers inside a container have done so
 /// already.
-void TakeShares(Layer& layer, const LayerSpec& spec, const AxisComm& axis) {
+void ReduceToShares(Layer& layer, const LayerSpec& spec, const AxisComm& axis) {
   if (SplitOf(spec).empty() || !spec.children.empty()) return;
   const at::NoGradGuard no_grad;
   auto parameter = layer.parameters().begin();
@@ -132,7 +132,7 @@ void TakeShares(Layer& layer, const LayerSpec& spec, const AxisComm& axis) {
     STRATA_CHECK(!declared.buffer && parameter->name == declared.name) << declared.name;
     if (declared.share) {
       parameter->share = declared.share;
-      parameter->value = TakeShare(parameter->value, *declared.share, axis.rank(), axis.size())
+      parameter->value = CopyShare(parameter->value, *declared.share, axis.rank(), axis.size())
                              .set_requires_grad(true);
     } else {
       parameter->partial_grad = SplitOf(spec) == "sequence";
@@ -161,7 +161,7 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
     untied.tied_forward = {};
     layer = script->WithForward(untied, std::move(layer));
   }
-  if (axis && !spec.scripted) TakeShares(*layer, spec, *axis);
+  if (axis && !spec.scripted) ReduceToShares(*layer, spec, *axis);
   if (!spec.tied_forward.where.empty()) {
     layer = script->WithForward(spec, std::move(layer));
   }

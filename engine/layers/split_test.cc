@@ -275,10 +275,10 @@ INSTANTIATE_TEST_SUITE_P(All, SplitLayerTest,
 TEST(ShareTest, BlocksAreSharedEach) {
   const at::Tensor whole = at::arange(12).view({12, 1});
   const Share share = {.dim = 0, .blocks = 3};
-  EXPECT_TRUE(TakeShare(whole, share, 0, 2).flatten().equal(at::tensor({0, 1, 4, 5, 8, 9})));
-  EXPECT_TRUE(TakeShare(whole, share, 1, 2).flatten().equal(at::tensor({2, 3, 6, 7, 10, 11})));
+  EXPECT_TRUE(CopyShare(whole, share, 0, 2).flatten().equal(at::tensor({0, 1, 4, 5, 8, 9})));
+  EXPECT_TRUE(CopyShare(whole, share, 1, 2).flatten().equal(at::tensor({2, 3, 6, 7, 10, 11})));
   OnAxis(4, [&](std::shared_ptr<AxisComm> axis) {
-    const at::Tensor own = TakeShare(whole, share, axis->rank(), 4);
+    const at::Tensor own = CopyShare(whole, share, axis->rank(), 4);
     EXPECT_TRUE(JoinShares(own, share, *axis).equal(whole));
   });
 }

@@ -292,7 +292,7 @@ class Transformer : public CompositeLayer {
       if (declared[i].shape.size() < 2) continue;
       const Parameter& parameter = parameters()[i];
       at::Tensor drawn = XavierUniform(declared[i].shape);
-      if (parameter.share) drawn = TakeShare(drawn, *parameter.share, axis->rank(), axis->size());
+      if (parameter.share) drawn = CopyShare(drawn, *parameter.share, axis->rank(), axis->size());
       parameter.value.copy_(drawn);
     }
   }

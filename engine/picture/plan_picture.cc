@@ -114,8 +114,8 @@ std::vector<StageBytes> BytesOfStages(const Job& job, const Plan& plan, const Mo
   return bytes;
 }
 
-Timeline PredictedTimeline(const schedule::Program& program, const schedule::Simulation& simulation,
-                           bool in_seconds, const std::vector<StageBytes>& bytes) {
+Timeline ForecastTimeline(const schedule::Program& program, const schedule::Simulation& simulation,
+                          bool in_seconds, const std::vector<StageBytes>& bytes) {
   STRATA_CHECK(static_cast<int>(bytes.size()) == program.stages());
   Timeline timeline{.name = "predicted", .in_seconds = in_seconds, .lanes = {}};
   const schedule::RowWalk walk(program);
@@ -147,8 +147,8 @@ Picture PlanPicture(const Job& job, const Plan& plan, const StepForecast& foreca
   AddStages(plan, forecast.stages, in_seconds, picture);
   const schedule::Simulation simulation =
       in_seconds ? forecast.simulation : schedule::Simulate(forecast.program);
-  picture.timelines = {PredictedTimeline(forecast.program, simulation, in_seconds,
-                                         BytesOfStages(job, plan, forecast.costs))};
+  picture.timelines = {ForecastTimeline(forecast.program, simulation, in_seconds,
+                                        BytesOfStages(job, plan, forecast.costs))};
   return picture;
 }
 

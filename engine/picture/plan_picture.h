@@ -25,8 +25,8 @@ std::vector<StageBytes> BytesOfStages(const Job& job, const Plan& plan, const Mo
 
 /// The simulated step, with one lane for each rank of the pipe axis. Memory is what a rank holds
 /// between actions; temporary memory of a running action is left out.
-Timeline PredictedTimeline(const schedule::Program& program, const schedule::Simulation& simulation,
-                           bool in_seconds, const std::vector<StageBytes>& bytes);
+Timeline ForecastTimeline(const schedule::Program& program, const schedule::Simulation& simulation,
+                          bool in_seconds, const std::vector<StageBytes>& bytes);
 
 /// The plan with its predicted step. If the costs were measured, times and the costs of stages are
 /// in seconds. Otherwise each forward, input gradient and weight gradient takes 1, and a stage's

@@ -16,15 +16,15 @@ using schedule::RankTrace;
 using schedule::Trace;
 using ::testing::ElementsAre;
 
-Timeline Predicted(const Program& program, const std::vector<StageBytes>& bytes) {
-  return PredictedTimeline(program, schedule::Simulate(program), false, bytes);
+Timeline ForecastOf(const Program& program, const std::vector<StageBytes>& bytes) {
+  return ForecastTimeline(program, schedule::Simulate(program), false, bytes);
 }
 
-TEST(PredictedTimeline, HoldsActivationsFromForwardToBackward) {
+TEST(ForecastTimeline, HoldsActivationsFromForwardToBackward) {
   const Program program = schedule::Generate("1f1b", {2, 1, 3});
   const std::vector<StageBytes> bytes = {{.always = 100, .held = {.kept = 10}},
                                          {.always = 50, .held = {.kept = 7}}};
-  const Timeline timeline = Predicted(program, bytes);
+  const Timeline timeline = ForecastOf(program, bytes);
   ASSERT_EQ(timeline.lanes.size(), 2u);
   EXPECT_EQ(timeline.lanes[0].memory_before, 100);
   // F0 F1 B0 F2 B1 B2
@@ -35,22 +35,22 @@ TEST(PredictedTimeline, HoldsActivationsFromForwardToBackward) {
   EXPECT_EQ(timeline.span(), 12);
 }
 
-TEST(PredictedTimeline, HoldsWhatIsDeferredAndRecomputed) {
+TEST(ForecastTimeline, HoldsWhatIsDeferredAndRecomputed) {
   const std::vector<StageBytes> bytes = {{.held = {.kept = 8, .recomputed = 30, .deferred = 3}}};
   const auto memory = [&](const std::vector<std::string>& row) {
-    return Predicted(schedule::ParseProgram({row}), bytes).lanes[0].memory;
+    return ForecastOf(schedule::ParseProgram({row}), bytes).lanes[0].memory;
   };
   EXPECT_THAT(memory({"0F0", "0I0", "0F1", "0W0", "0I1", "0W1"}), ElementsAre(8, 3, 11, 8, 3, 0));
   EXPECT_THAT(memory({"0F0", "0F1", "0R0", "0B0", "0R1", "0B1"}), ElementsAre(8, 16, 46, 8, 38, 0));
 }
 
-TEST(PredictedTimeline, AddsTheStagesOfARankAndOverlaps) {
+TEST(ForecastTimeline, AddsTheStagesOfARankAndOverlaps) {
   const Program program = schedule::Generate("dualpipev", {2, 2, 8});
   std::vector<StageBytes> bytes;
   for (int stage = 0; stage < 4; ++stage) {
     bytes.push_back({.always = 1000, .held = {.kept = 1}});
   }
-  const Timeline timeline = Predicted(program, bytes);
+  const Timeline timeline = ForecastOf(program, bytes);
   const std::vector<int> peaks = schedule::Simulate(program).peak_activations;
   for (size_t rank = 0; rank < 2; ++rank) {
     const Lane& lane = timeline.lanes[rank];

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/plan/plan.h"
-#include "engine/plan/planner.h"
+#include "engine/plan/uncut_plan.h"
 
 namespace strata {
 

@@ -1,4 +1,4 @@
-// Planner, from a job to its plan.
+// UncutPlan, from a job to its plan.
 #include "engine/plan/plan.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/data_checks.h"
 #include "engine/plan/plan_seconds.h"
-#include "engine/plan/planner.h"
 #include "engine/plan/recompute.h"
+#include "engine/plan/uncut_plan.h"
 #include "engine/schedule/stage_map.h"
 
 namespace strata {
@@ -195,7 +195,7 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
 }
 
 /// What is given, or the job's file says, of its ranks' links.
-void TakeLinks(const Job& job, const PlanOptions& options, Plan& plan) {
+void ApplyLinks(const Job& job, const PlanOptions& options, Plan& plan) {
   const int ranks = plan.topology.world_size();
   if (options.links && options.links->ranks() < ranks) {
     throw ConfigError(Str("links were measured between ", Plural(options.links->ranks(), "rank"),
@@ -433,7 +433,7 @@ LayerSpec PlannedLoss(const Job& job, const Plan& plan) {
   return loss;
 }
 
-Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : script_(script) {
+UncutPlan::UncutPlan(const Job& job, const PlanOptions& options, Script* script) : script_(script) {
   if (job.layers.empty()) throw ConfigError("layers: expected at least one layer, got none");
   if (job.trains) CheckWholeParameters(job);
   const Parallel degrees = ResolveDegrees(job.parallel, options.world_size);
@@ -444,7 +444,7 @@ Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : s
   ResolvePlace(job, options.gpus, plan);
   NoteData(job.train_data, job.test_data, plan);
   NoteTestSplit(job.train_data, job.test_data, plan);
-  TakeLinks(job, options, plan);
+  ApplyLinks(job, options, plan);
   plan.batch = ResolveBatch(job.batch);
   plan.memory = job.memory;
   plan.schedule = job.schedule.name;
@@ -463,7 +463,8 @@ Planner::Planner(const Job& job, const PlanOptions& options, Script* script) : s
   SetPlanCosts(job, options, shapes_, script, plan);
 }
 
-Planner::Planner(const Job& job, const Plan& plan, Script* script) : uncut_(plan), script_(script) {
+UncutPlan::UncutPlan(const Job& job, const Plan& plan, Script* script)
+    : uncut_(plan), script_(script) {
   uncut_.bounds.clear();
   uncut_.stages.clear();
   uncut_.ties.clear();
@@ -478,8 +479,8 @@ Planner::Planner(const Job& job, const Plan& plan, Script* script) : uncut_(plan
   }
 }
 
-Plan Planner::Cut(const Job& job, const std::vector<int>& stage_ranks,
-                  const std::vector<StageSetting>& settings) const {
+Plan UncutPlan::Cut(const Job& job, const std::vector<int>& stage_ranks,
+                    const std::vector<StageSetting>& settings) const {
   Plan plan = uncut_;
   plan.schedule = job.schedule.name;
   plan.bounds = CutLayers(job, plan, SettingsOf(job, settings, plan, stage_ranks), script_);
@@ -498,12 +499,13 @@ Plan Planner::Cut(const Job& job, const std::vector<int>& stage_ranks,
 }
 
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script) {
-  const Planner planner(job, options, script);
-  const int pipe = planner.uncut().topology.Size("pipe");
-  return planner.Cut(job,
-                     options.stage_ranks.empty() ? LoopMap(pipe, std::max(job.stages_per_rank, 1))
-                                                 : options.stage_ranks,
-                     options.settings);
+  const UncutPlan uncut_plan(job, options, script);
+  const int pipe = uncut_plan.plan().topology.Size("pipe");
+  return uncut_plan.Cut(job,
+                        options.stage_ranks.empty()
+                            ? LoopMap(pipe, std::max(job.stages_per_rank, 1))
+                            : options.stage_ranks,
+                        options.settings);
 }
 
 std::vector<int> Plan::stage_ranks() const { return Each(stages, &StagePlan::rank); }

@@ -24,7 +24,7 @@ int64_t SharedExtraState(const Job& job, int layer) {
 
 /// Layers of one stage that share a tensor see one copy of it in half precision, and the optimizer
 /// keeps its state once.
-void TakeTiedOnce(const Job& job, const Plan& plan, ModelCosts& costs) {
+void CountTiedOnce(const Job& job, const Plan& plan, ModelCosts& costs) {
   const bool has_copies = job.precision.compute != job.precision.params;
   for (const TiePlan& tie : plan.ties) {
     for (auto use = tie.stages.begin(); use != tie.stages.end(); ++use) {
@@ -87,7 +87,7 @@ PlanTraits TraitsOf(const Plan& plan) {
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
   ModelCosts costs = CostsOf(job, plan.stages.front().input, OutputsOf(job, plan),
                              plan.topology.Size("model"), script);
-  TakeTiedOnce(job, plan, costs);
+  CountTiedOnce(job, plan, costs);
   return costs;
 }
 

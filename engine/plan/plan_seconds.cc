@@ -17,7 +17,7 @@
 #include "engine/cost/calibration.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_costs.h"
-#include "engine/plan/planner.h"
+#include "engine/plan/uncut_plan.h"
 
 namespace strata {
 namespace {
@@ -58,7 +58,7 @@ constexpr double kMostSeconds = 2.4, kLeastOfProbes = 2.6;
 
 /// Whether that suffices for a few passes of each layer, as far as stated rates tell, and memory
 /// does where each copy holds all of them at once.
-bool IsSoonMeasured(const MeasureTask& task, const ModelCosts& costs) {
+bool FitsMeasuringBudget(const MeasureTask& task, const ModelCosts& costs) {
   constexpr int kPasses = 3;
   constexpr int64_t kMostBytes = int64_t{2} << 30;
   std::set<std::string> keys;
@@ -83,7 +83,7 @@ Profile OwnSeconds(MeasureTask task, const Measure& measure, bool may_measure,
                    const ModelCosts& costs) {
   task.only_known = true;
   Profile known = measure(task);
-  if (IsWhole(known) || !may_measure || !IsSoonMeasured(task, costs)) return known;
+  if (IsWhole(known) || !may_measure || !FitsMeasuringBudget(task, costs)) return known;
   task.only_known = false;
   task.most_seconds = kMostSeconds;
   try {
@@ -96,8 +96,8 @@ Profile OwnSeconds(MeasureTask task, const Measure& measure, bool may_measure,
 /// The best that is known of this machine: what the job's layers took before, or take now; of those
 /// that this does not tell of, what the machine's probes tell. False where these are not known, and
 /// may not be measured.
-bool TakeBest(const MeasureTask& task, const Measure& measure, bool may_measure, Script* script,
-              ModelCosts& costs) {
+bool ApplyBestSeconds(const MeasureTask& task, const Measure& measure, bool may_measure,
+                      Script* script, ModelCosts& costs) {
   const auto begin = std::chrono::steady_clock::now();
   const Profile own = OwnSeconds(task, measure, may_measure, costs);
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
@@ -115,11 +115,11 @@ bool TakeBest(const MeasureTask& task, const Measure& measure, bool may_measure,
 }
 
 /// A machine that cannot be measured costs speed, not the training.
-void PredictSeconds(const MeasureTask& task, const Measure& measure, Script* script,
-                    ModelCosts& costs, std::vector<std::string>& notices) {
+void ForecastSeconds(const MeasureTask& task, const Measure& measure, Script* script,
+                     ModelCosts& costs, std::vector<std::string>& notices) {
   const ModelCosts unmeasured = costs;
   try {
-    TakeBest(task, measure, /*may_measure=*/true, script, costs);
+    ApplyBestSeconds(task, measure, /*may_measure=*/true, script, costs);
   } catch (const Error& error) {
     costs = unmeasured;
     notices.push_back(
@@ -129,10 +129,11 @@ void PredictSeconds(const MeasureTask& task, const Measure& measure, Script* scr
 
 /// For a plan that no choice needs seconds for: what was measured before, of these layers or of the
 /// machine. False where that is not known, or is not to be.
-bool TakeKnown(const MeasureTask& task, const Measure& measure, Script* script, ModelCosts& costs) {
+bool ApplyKnownSeconds(const MeasureTask& task, const Measure& measure, Script* script,
+                       ModelCosts& costs) {
   if (!measure || WantsStatedRates()) return false;
   try {
-    return TakeBest(task, measure, /*may_measure=*/false, script, costs);
+    return ApplyBestSeconds(task, measure, /*may_measure=*/false, script, costs);
   } catch (const Error&) {
     return false;  // whatever runs needs no prediction
   }
@@ -142,11 +143,11 @@ bool TakeKnown(const MeasureTask& task, const Measure& measure, Script* script, 
 void GuessSeconds(const MeasureTask& task, const Measure& measure, Script* script,
                   ModelCosts& costs, std::vector<std::string>& notices) {
   SetSeconds(costs, NominalDevice(task.device));
-  if (measure && !WantsStatedRates()) PredictSeconds(task, measure, script, costs, notices);
+  if (measure && !WantsStatedRates()) ForecastSeconds(task, measure, script, costs, notices);
 }
 
-void TakeSeconds(const Job& job, const PlanOptions& options, const MeasureTask& task,
-                 Script* script, ModelCosts& costs, std::vector<std::string>& notices) {
+void ApplySeconds(const Job& job, const PlanOptions& options, const MeasureTask& task,
+                  Script* script, ModelCosts& costs, std::vector<std::string>& notices) {
   const bool is_by_time = partition::MethodGoesBy(job.partition) == GoesBy::kTime;
   if (!job.costs.empty()) {
     SetMeasured(task, ReadProfile(job.costs, task), script, costs);
@@ -184,7 +185,7 @@ void NoteSharedCores(const MeasureTask& task, int ranks, std::vector<std::string
 
 }  // namespace
 
-void TakeOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan) {
+void ApplyOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan) {
   if (!plan.costs || plan.costs->seconds_from != SecondsFrom::kEarlierRuns) return;
   MeasureTask task = TaskOf(job, plan);
   task.only_known = true;
@@ -213,8 +214,8 @@ void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchSh
   if (!costs) return;
   const MeasureTask task = TaskOf(job, plan, shapes.input, shapes.outputs);
   if (wants) {
-    TakeSeconds(job, options, task, script, *costs, plan.notices);
-  } else if (!TakeKnown(task, options.measure, script, *costs)) {
+    ApplySeconds(job, options, task, script, *costs, plan.notices);
+  } else if (!ApplyKnownSeconds(task, options.measure, script, *costs)) {
     return;
   }
   const bool is_of_here = costs->seconds_from >= SecondsFrom::kMeasuredRates && job.costs.empty();

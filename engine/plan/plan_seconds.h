@@ -2,7 +2,7 @@
 // the package.
 #pragma once
 
-#include "engine/plan/planner.h"
+#include "engine/plan/uncut_plan.h"
 
 namespace strata {
 

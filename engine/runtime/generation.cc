@@ -62,7 +62,7 @@ TextReport Generation::Begin(const TextRequest& request) {
   texts_.clear();
   groups_.clear();
   request_ = request;
-  TakePrompts();
+  GroupPrompts();
   TextReport report;
   if (request.keeps_tokens && !std::ranges::all_of(context_.job.layers, IsTokenWise)) {
     report.note = Try();
@@ -77,7 +77,7 @@ TextReport Generation::Begin(const TextRequest& request) {
 }
 
 /// Prompts of equal length share micro-batches of job.eval.batch rows; replicas take turns.
-void Generation::TakePrompts() {
+void Generation::GroupPrompts() {
   const LanguageModel model = LanguageModelOf(context_.job, context_.plan);
   longest_ = model.length;
   const auto rows = static_cast<size_t>(std::max<int64_t>(1, context_.job.eval.batch));

@@ -54,7 +54,7 @@ class Generation {
     std::unique_ptr<KeptTokens> kept;  // null: whole texts run, or it is another replica's
   };
 
-  void TakePrompts();
+  void GroupPrompts();
   bool is_own(const Group& group) const { return group.replica == context_.replica; }
   int64_t MostOf(const Group& group) const;
   std::string Try();

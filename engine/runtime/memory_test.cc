@@ -53,8 +53,8 @@ FakeScript Script() {
 std::vector<RankMemory> Planned(const Job& job, FakeScript& script) {
   const Plan plan = PlanJob(job, {}, &script);
   const auto micro_batches = static_cast<int>(plan.batch.micro_batches);
-  return PredictMemory(job, plan, CostsOf(job, plan, &script),
-                       TrainingProgram(job, plan, micro_batches, &script));
+  return ForecastMemory(job, plan, CostsOf(job, plan, &script),
+                        TrainingProgram(job, plan, micro_batches, &script));
 }
 
 class MemoryTest : public ::testing::Test {

@@ -24,7 +24,7 @@
 #include "engine/base/median.h"
 #include "engine/base/tensors/dtype.h"
 #include "engine/base/tensors/threads.h"
-#include "engine/comm/cuda/take_device.h"
+#include "engine/comm/cuda/use_device.h"
 #include "engine/job/job_fields.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/random/random.h"
@@ -317,7 +317,7 @@ class Copy {
 
   void Run() {
     SetThreads(bench_.task.threads);
-    TakeDevice(bench_.task.device, 0);
+    UseDevice(bench_.task.device, 0);
     RunBackwardHere();
     BuildLayers();
     const double wall = SecondsOf(CLOCK_MONOTONIC), own = SecondsOf(CLOCK_THREAD_CPUTIME_ID);
@@ -463,7 +463,7 @@ void RunAll(const std::vector<std::unique_ptr<Copy>>& copies, const std::atomic<
 
 Profile MeasureLayers(const MeasureTask& task, const KnownSeconds& known, EngineScript& script,
                       const ProfileProgress& progress, const LayersMeasured& measured) {
-  const at::Device device = TakeDevice(task.device, 0);
+  const at::Device device = UseDevice(task.device, 0);
   std::atomic<double> done = 0;
   KnownSeconds all = known;
   Others others;

@@ -17,7 +17,7 @@
 #include "engine/base/tensors/device_memory.h"
 #include "engine/base/tensors/threads.h"
 #include "engine/base/text.h"
-#include "engine/comm/cuda/take_device.h"
+#include "engine/comm/cuda/use_device.h"
 #include "engine/forecast/run_profile.h"
 #include "engine/layers/layer.h"
 #include "engine/plan/plan_text.h"
@@ -73,7 +73,7 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
   SetMemoryAccount(context.memory_account());
   const int share = std::max(1, MachineCores() / services.local_ranks);
   SetThreads(job.threads > 0 ? job.threads : share);
-  context.device = TakeDevice(plan.device, services.local_rank);
+  context.device = UseDevice(plan.device, services.local_rank);
   RunBackwardHere();
   const bool tf32 = job.precision.name == "tf32";
   at::globalContext().setAllowTF32CuBLAS(tf32);
@@ -92,8 +92,8 @@ MeasuredStep Measured(const Totals& totals, const Plan& plan, double seconds) {
 
 }  // namespace
 
-RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
-                         std::shared_ptr<ProvedPrograms> programs)
+RankEngine::Components::Components(const RankContext& context, Links& links, Tracer* tracer,
+                                   int local_ranks, std::shared_ptr<ProvedPrograms> programs)
     : stages(context),
       train_data(context.job.trains
                      ? OpenRankSource(context, context.job.train_data, context.plan.batch)
@@ -104,7 +104,7 @@ RankEngine::Parts::Parts(const RankContext& context, Links& links, Tracer* trace
       nonfinite_steps(context, stages, runner),
       saves(context, stages, local_ranks, steps_per_epoch()) {}
 
-int64_t RankEngine::Parts::steps_per_epoch() const {
+int64_t RankEngine::Components::steps_per_epoch() const {
   return train_data ? train_data->runs_per_pass() : 0;
 }
 
@@ -117,10 +117,10 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   OpenCommLog();
   if (!job_.trace.empty()) OpenTracer();
   Links& links = logged_links_ ? static_cast<Links&>(*logged_links_) : *services_.transport;
-  parts_ = std::make_unique<Parts>(context_, links, tracer_ ? &*tracer_ : nullptr,
-                                   services_.local_ranks, services_.programs);
-  steps_per_epoch_ = parts_->steps_per_epoch();
-  start_ = parts_->saves.start();
+  components_ = std::make_unique<Components>(context_, links, tracer_ ? &*tracer_ : nullptr,
+                                             services_.local_ranks, services_.programs);
+  steps_per_epoch_ = components_->steps_per_epoch();
+  start_ = components_->saves.start();
   step_ = start_.step;
   skipped_ = start_.skipped;
   record_gradients_ = job_.grad_norms;
@@ -160,13 +160,13 @@ void RankEngine::OpenTracer() {
   services_.progress->set_tracer(&*tracer_);
 }
 
-RankEngine::Parts& RankEngine::parts() {
-  STRATA_CHECK(parts_) << "the engine is closed";
-  return *parts_;
+RankEngine::Components& RankEngine::components() {
+  STRATA_CHECK(components_) << "the engine is closed";
+  return *components_;
 }
 
 StepResult RankEngine::TrainStep(MicroBatches* batch) {
-  Parts& own = parts();
+  Components& own = components();
   if (!batch && !own.train_data) {
     throw ConfigError("the job has no data.train, and no batch was given");
   }
@@ -213,7 +213,7 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
 
 std::unique_ptr<Feed> RankEngine::FeedOfStep(MicroBatches* batch) {
   return batch ? FeedOf(*batch, context_.replica, context_.replicas)
-               : parts().train_data->Next(step_);
+               : components().train_data->Next(step_);
 }
 
 int64_t RankEngine::total_steps() const { return StepsOf(job_, steps_per_epoch_); }
@@ -231,10 +231,10 @@ StepResult RankEngine::ResultOf(const Totals& totals) const {
     result.busy_seconds = totals.busy_seconds;
     result.idle_share = totals.idle_share();
   }
-  result.gradients = parts_->runner.gradients();
-  result.histograms = parts_->runner.histograms();
+  result.gradients = components_->runner.gradients();
+  result.histograms = components_->runner.histograms();
   result.stop = totals.stop > 0;
-  const std::vector<std::string>& names = parts_->runner.part_names();
+  const std::vector<std::string>& names = components_->runner.part_names();
   for (size_t i = 0; i < names.size(); ++i) {
     result.parts.emplace_back(names[i], totals.part_sum(i) / LossDivisor(totals.weight()));
   }
@@ -246,48 +246,48 @@ StepResult RankEngine::ResultOf(const Totals& totals) const {
 }
 
 EvalResult RankEngine::EvalBatch(MicroBatches& batch, Outputs* outputs) {
-  return parts().evaluation.OfBatch(batch, outputs);
+  return components().evaluation.OfBatch(batch, outputs);
 }
 
 EvalResult RankEngine::EvaluateTestData() {
-  EvalResult result = parts().evaluation.OfTestData(services_.requests->stop);
+  EvalResult result = components().evaluation.OfTestData(services_.requests->stop);
   if (result.stop) return result;
   Value numbers = Value::MakeMap({{"test.loss", result.loss}});
   if (result.has_metric) numbers.Set(Str("test.", job_.eval.metric), result.metric);
   for (const auto& [name, value] : result.metrics.as_map()) {
     if (value.is_number()) numbers.Set(Str("test.", name), value);
   }
-  Monitors::Verdict verdict = parts().stages.monitors().Take(step_, numbers);
+  Monitors::Verdict verdict = components().stages.monitors().Take(step_, numbers);
   result.is_best = verdict.is_best;
   result.why_stopped = std::move(verdict.why_stopped);
   return result;
 }
 
 void RankEngine::PredictBatch(MicroBatches& batch, Outputs& outputs) {
-  parts().evaluation.PredictBatch(batch, outputs);
+  components().evaluation.PredictBatch(batch, outputs);
 }
 
 std::optional<Predicted> RankEngine::PredictTestData(int64_t part) {
-  return parts().evaluation.Predict(part);
+  return components().evaluation.Predict(part);
 }
 
 TextReport RankEngine::BeginTexts(const TextRequest& request) {
-  return parts().generation.Begin(request);
+  return components().generation.Begin(request);
 }
 
-std::vector<NewToken> RankEngine::NextTokens() { return parts().generation.Next(); }
+std::vector<NewToken> RankEngine::NextTokens() { return components().generation.Next(); }
 
 SaveReport RankEngine::FinishSave() {
-  std::optional<SaveReport> report = parts().saves.FinishSave(step_, skipped_);
+  std::optional<SaveReport> report = components().saves.FinishSave(step_, skipped_);
   STRATA_CHECK(report) << "no save is owed";
   return *std::move(report);
 }
 
-std::optional<SaveReport> RankEngine::WaitForSave() { return parts().saves.Wait(); }
+std::optional<SaveReport> RankEngine::WaitForSave() { return components().saves.Wait(); }
 
-SaveReport RankEngine::SaveBest() { return parts().saves.SaveBest(step_, skipped_); }
+SaveReport RankEngine::SaveBest() { return components().saves.SaveBest(step_, skipped_); }
 
-SaveReport RankEngine::Save() { return parts().saves.SaveNow(step_, skipped_); }
+SaveReport RankEngine::Save() { return components().saves.SaveNow(step_, skipped_); }
 
 RecutReport RankEngine::Recut(const std::vector<int>& cuts) {
   Plan next = RecutPlan(job_, plan_, cuts, nullptr, &context_.script);
@@ -305,7 +305,7 @@ void RankEngine::StayThere() {
 /// The parts see the new plan through the context. What the stages had stays in memory until it has
 /// moved: values and moments, no gradients.
 RecutReport RankEngine::MoveTo(Plan next) {
-  Parts& own = parts();
+  Components& own = components();
   const auto start = Clock::now();
   RecutReport report = {.step = step_, .cuts = next.bounds, .moves = MovesText(plan_, next)};
   const std::vector<StateTensor> before = own.saves.State();
@@ -333,13 +333,13 @@ std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, const Mea
   if (!rebalancer_ || better_) return std::nullopt;
   const auto start = Clock::now();
   better_ = rebalancer_->AfterStep(step, left);
-  rebalancer_->Thought(std::chrono::duration<double>(Clock::now() - start).count());
+  rebalancer_->AddSearchTime(std::chrono::duration<double>(Clock::now() - start).count());
   return std::nullopt;
 }
 
 /// Nothing where a rank's machine could not hold what all its ranks have twice.
 std::optional<RecutReport> RankEngine::MoveToBetterCuts() {
-  const bool fits = parts().saves.FitsTwice();
+  const bool fits = components().saves.FitsTwice();
   std::string text;
   {
     const AtMeeting meeting(*services_.progress, kRecuts);
@@ -363,14 +363,15 @@ std::optional<RecutReport> RankEngine::MoveToBetterCuts() {
 
 std::vector<TensorDigest> RankEngine::Parameters() {
   const AtMeeting meeting(*services_.progress, kDigests);
-  return parts().stages.parameters().Digests(ParameterTable::What::kValues, *services_.transport);
+  return components().stages.parameters().Digests(ParameterTable::What::kValues,
+                                                  *services_.transport);
 }
 
 void RankEngine::ReadTensor(const std::string& path, Kind kind, Outputs& outputs) {
   using What = ParameterTable::What;
   const AtMeeting meeting(*services_.progress, kTensors);
-  const at::Tensor copy =
-      parts().stages.CopyTensor(path, kind == Kind::kGradient ? What::kGradients : What::kValues);
+  const at::Tensor copy = components().stages.CopyTensor(
+      path, kind == Kind::kGradient ? What::kGradients : What::kValues);
   if (copy.defined()) outputs.list = {{copy}};
 }
 
@@ -398,7 +399,7 @@ schedule::Trace RankEngine::TakeTrace() {
 void RankEngine::Close() {
   services_.watchdog = nullptr;
   services_.progress->Rest();  // it shows names that belong to the parts
-  parts_ = nullptr;
+  components_ = nullptr;
 }
 
 }  // namespace strata

@@ -81,9 +81,9 @@ class RankEngine : public Engine {
 
  private:
   /// The parts that Close() ends, each with what it needs above it.
-  struct Parts {
-    Parts(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
-          std::shared_ptr<ProvedPrograms> programs);
+  struct Components {
+    Components(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
+               std::shared_ptr<ProvedPrograms> programs);
     int64_t steps_per_epoch() const;
 
     RankStages stages;
@@ -97,7 +97,7 @@ class RankEngine : public Engine {
 
   void OpenCommLog();
   void OpenTracer();
-  Parts& parts();
+  Components& components();
   int64_t total_steps() const;
   RecutReport MoveTo(Plan next);
   std::optional<RecutReport> Rebalance(const Totals& totals, const MeasuredStep& step);
@@ -114,7 +114,7 @@ class RankEngine : public Engine {
   std::shared_ptr<CommLog> comm_log_;        // tells the flight record; counts with job.comm_log
   std::optional<LoggedLinks> logged_links_;  // with job.comm_log
   std::optional<Tracer> tracer_;             // with job.trace
-  std::unique_ptr<Parts> parts_;             // null once closed
+  std::unique_ptr<Components> components_;   // null once closed
   bool times_stages_ = false;                // all ranks or none
   std::optional<StepWindow> window_;         // of rank 0, until its steps have told of the layers
   bool rebalances_ = false;                  // all ranks or none

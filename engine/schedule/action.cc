@@ -119,7 +119,7 @@ std::string_view KindName(Kind kind) { return kNames[static_cast<size_t>(kind)];
 std::ostream& operator<<(std::ostream& out, const Action& action) {
   if (action.kind == Kind::kIdle) return out;
   if (action.kind == Kind::kOverlap) {
-    const Parts parts(action);
+    const ActionParts parts(action);
     return out << '(' << parts.begin()[0] << ';' << parts.begin()[1] << ')'
                << KindName(action.kind);
   }

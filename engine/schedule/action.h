@@ -60,10 +60,10 @@ inline Action MakeAction(int stage, Kind kind, int micro_batch = -1) {
 Action MakeOverlap(const Action& forward, const Action& backward);
 
 /// The actions that an action is made of: itself, or the two parts of an overlap, forward first.
-/// `for (const Action& part : Parts(action))`. An idle action is its own only part.
-class Parts {
+/// `for (const Action& part : ActionParts(action))`. An idle action is its own only part.
+class ActionParts {
  public:
-  explicit Parts(const Action& action) : parts_{action} {
+  explicit ActionParts(const Action& action) : parts_{action} {
     if (action.kind != Kind::kOverlap) return;
     parts_[0] = MakeAction(action.stage, Kind::kForward, action.micro_batch);
     parts_[1] =

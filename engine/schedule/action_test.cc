@@ -112,14 +112,14 @@ TEST(Action, RefusesWrongOverlaps) {
   EXPECT_THAT(ErrorOf("(0F3;)OVERLAP_F_B"), HasSubstr("the stage is missing"));
 }
 
-TEST(Parts, OfASimpleActionIsItself) {
+TEST(ActionParts, OfASimpleActionIsItself) {
   const Action action = ParseAction("2W5");
-  EXPECT_EQ(Join(Parts(action), " "), "2W5");
-  EXPECT_EQ(*Parts(action).begin(), action);
+  EXPECT_EQ(Join(ActionParts(action), " "), "2W5");
+  EXPECT_EQ(*ActionParts(action).begin(), action);
 }
 
-TEST(Parts, OfAnOverlapAreForwardAndBackward) {
-  EXPECT_EQ(Join(Parts(ParseAction("(0F3;7I1)OVERLAP_F_B")), " "), "0F3 7I1");
+TEST(ActionParts, OfAnOverlapAreForwardAndBackward) {
+  EXPECT_EQ(Join(ActionParts(ParseAction("(0F3;7I1)OVERLAP_F_B")), " "), "0F3 7I1");
 }
 
 TEST(Kind, Families) {

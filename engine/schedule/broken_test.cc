@@ -133,8 +133,8 @@ bool RestsOn(const Program& program, const Action& later, const Action& earlier)
 }
 
 bool AnyPartRestsOn(const Program& program, const Action& later, const Action& earlier) {
-  for (const Action& one : Parts(later)) {
-    for (const Action& other : Parts(earlier)) {
+  for (const Action& one : ActionParts(later)) {
+    for (const Action& other : ActionParts(earlier)) {
       if (RestsOn(program, one, other)) return true;
     }
   }

@@ -99,7 +99,7 @@ class ProgressCheck {
   }
 
   bool PassCompute(const Action& action) {
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       if (const auto message = AbsentFor(part)) {
         Parked& parked = parked_[links_.Of(*message)];
         parked.reader = true;
@@ -107,7 +107,7 @@ class ProgressCheck {
         return false;
       }
     }
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       if (PassesMessages(part.kind)) Give(GivenBy(part));
     }
     return true;
@@ -150,7 +150,7 @@ class ProgressCheck {
   }
 
   Wait WaitOfCompute(const Action& action) const {
-    const Parts parts(action);
+    const ActionParts parts(action);
     const Action& waiting = AbsentFor(*parts.begin()) ? *parts.begin() : parts.end()[-1];
     const Message message = ReadBy(waiting);
     const int sender = SenderOf(message.direction, message.stage);

@@ -60,7 +60,7 @@ class RowChecks {
 
   // The needs of both parts of an overlap come before what either gives.
   void CheckAction(const Action& action) {
-    const Parts parts(action);
+    const ActionParts parts(action);
     for (const Action& part : parts) {
       part_text_ = action.kind == Kind::kOverlap ? ToText(part) : "";
       if (!CheckPlace(part)) return;

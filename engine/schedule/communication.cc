@@ -79,7 +79,7 @@ class CommunicationPass {
     while (rank.next < row.size() && row[rank.next].kind == Kind::kIdle) ++rank.next;
     rank.is_finished = rank.next == row.size();
     if (rank.is_finished) return;
-    for (const Action& part : Parts(row[rank.next])) {
+    for (const Action& part : ActionParts(row[rank.next])) {
       if (PassesMessages(part.kind)) Await(rank, ReadBy(part));
     }
     rank.is_in_gap = true;
@@ -132,7 +132,7 @@ class CommunicationPass {
     const Action action = program_.rows[r][rank.next++];
     rank.is_in_gap = false;
     rank.lowered.push_back(action);
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       if (PassesMessages(part.kind)) Give(rank, GivenBy(part));
     }
     EnterGap(r);

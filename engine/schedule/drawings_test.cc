@@ -331,7 +331,7 @@ TEST(Definition, MicroBatchesKeepTheirOrder) {
     std::vector<int> forwards(program.stages()), input_grads(program.stages());
     for (const auto& row : program.rows) {
       for (const Action& action : row) {
-        for (const Action& part : Parts(action)) {
+        for (const Action& part : ActionParts(action)) {
           if (part.kind == Kind::kForward) RC_ASSERT(part.micro_batch == forwards[part.stage]++);
           if (!GivesInputGrad(part.kind)) continue;
           RC_ASSERT(part.micro_batch == input_grads[part.stage]++);

@@ -65,7 +65,7 @@ class Picture {
   // "F0", "2F0"; "F3B1" for an overlap.
   std::string NameOf(const Action& action) const {
     std::string name;
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       name += with_stages_ ? ToText(part) : ToShortText(part);
     }
     return name;
@@ -154,7 +154,7 @@ std::string GanttLegend(const Program& program) {
   std::set<Kind> kinds;
   for (const auto& row : program.rows) {
     for (const Action& action : row) {
-      for (const Action& part : Parts(action)) kinds.insert(part.kind);
+      for (const Action& part : ActionParts(action)) kinds.insert(part.kind);
     }
   }
   std::vector<std::string> words;

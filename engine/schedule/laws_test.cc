@@ -116,7 +116,7 @@ TEST(Laws, BusyIsTheSumOfTheCosts) {
     for (int r = 0; r < program.ranks(); ++r) {
       double busy = 0;
       for (const Action& action : program.rows[r]) {
-        for (const Action& part : Parts(action)) busy += testing::CostOf(part, costs);
+        for (const Action& part : ActionParts(action)) busy += testing::CostOf(part, costs);
       }
       RC_ASSERT(simulation.busy[r] == busy);
       total += busy;

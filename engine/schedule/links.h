@@ -19,7 +19,8 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-/// Whether a compute action (not an overlap: take its Parts) reads and gives a message: F, I, B.
+/// Whether a compute action (not an overlap: take its ActionParts) reads and gives a message: F, I,
+/// B.
 inline bool PassesMessages(Kind kind) { return kind == Kind::kForward || GivesInputGrad(kind); }
 
 /// What F, I or B reads. The first stage reads no input and the last no gradient: Links::Of() gives

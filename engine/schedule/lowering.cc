@@ -22,7 +22,7 @@ bool Contains(Row& row, const Action& action) { return Find(row, action) != row.
 // Behind the stage's last W or B and the sends that follow it; the row's end when it has neither.
 Row::iterator BehindLastWeightGrad(Row& row, int stage) {
   const auto last = std::find_if(row.rbegin(), row.rend(), [&](const Action& action) {
-    const Parts parts(action);
+    const ActionParts parts(action);
     return std::any_of(parts.begin(), parts.end(), [&](const Action& part) {
       return part.stage == stage && GivesWeightGrad(part.kind);
     });
@@ -70,7 +70,7 @@ Program AddRecomputation(Program program, const std::vector<int>& stages) {
     std::set<std::pair<int, int>> recomputed;
     Row result;
     for (const Action& action : row) {
-      for (const Action& part : Parts(action)) {
+      for (const Action& part : ActionParts(action)) {
         const std::pair<int, int> pair(part.stage, part.micro_batch);
         if (part.kind == Kind::kRecompute) recomputed.insert(pair);
         if (!GivesInputGrad(part.kind) || !Contains(stages, part.stage)) continue;

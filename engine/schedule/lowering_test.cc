@@ -133,7 +133,7 @@ int Distance(const std::vector<Action>& row, size_t at) {
   const int step = IsSend(communication.kind) ? -1 : 1;
   int distance = 0;
   for (size_t i = at + step; i < row.size(); i += step) {
-    for (const Action& part : Parts(row[i])) {
+    for (const Action& part : ActionParts(row[i])) {
       const bool is_its_kind = is_forward ? part.kind == Kind::kForward : GivesInputGrad(part.kind);
       if (is_its_kind && part.stage == communication.stage &&
           part.micro_batch == communication.micro_batch) {

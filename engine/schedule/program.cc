@@ -47,7 +47,7 @@ std::vector<int> MapOf(const std::vector<std::vector<Action>>& rows) {
   std::vector<int> stage_ranks;
   for (int rank = 0; rank < static_cast<int>(rows.size()); ++rank) {
     for (const Action& action : rows[rank]) {
-      for (const Action& part : Parts(action)) {
+      for (const Action& part : ActionParts(action)) {
         if (part.stage < 0) continue;
         if (part.stage >= static_cast<int>(stage_ranks.size())) {
           stage_ranks.resize(part.stage + 1, -1);
@@ -64,7 +64,7 @@ template <class Visit>
 void ForEachPart(const std::vector<std::vector<Action>>& rows, Visit visit) {
   for (const auto& row : rows) {
     for (const Action& action : row) {
-      for (const Action& part : Parts(action)) visit(part);
+      for (const Action& part : ActionParts(action)) visit(part);
     }
   }
 }

@@ -30,7 +30,8 @@ struct Program {
   bool crosses_after(int stage) const {
     return stage + 1 < stages() && stage_ranks[stage] != stage_ranks[stage + 1];
   }
-  /// Whether the stage of a simple action (of Parts) and, where it has one, its micro-batch exist.
+  /// Whether the stage of a simple action (of ActionParts) and, where it has one, its micro-batch
+  /// exist.
   bool has(const Action& part) const {
     return part.stage >= 0 && part.stage < stages() && part.micro_batch < micro_batches &&
            (part.micro_batch >= 0 || !HasMicroBatch(part.kind));

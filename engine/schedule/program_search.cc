@@ -186,9 +186,9 @@ class ProgramSearch {
 
   /// Gradients stay in ascending order, and what belongs together in its own.
   static bool MayPass(const std::vector<Action>& row, size_t from, size_t to) {
-    const Parts movers(row[from]);
+    const ActionParts movers(row[from]);
     for (size_t i = to; i < from; ++i) {
-      for (const Action& passed : Parts(row[i])) {
+      for (const Action& passed : ActionParts(row[i])) {
         for (const Action& mover : movers) {
           const bool is_same_stage = mover.stage == passed.stage;
           if (is_same_stage && (mover.micro_batch == passed.micro_batch ||

@@ -134,7 +134,7 @@ TEST(Search, IsNeverWorseThanAnyNamedScheduleInTheBytes) {
       for (const auto& row : program.rows) {
         int64_t alive = 0;
         for (const Action& action : row) {
-          for (const Action& part : Parts(action)) {
+          for (const Action& part : ActionParts(action)) {
             if (part.kind == Kind::kForward) most = std::max(most, alive += weights[part.stage]);
             if (GivesWeightGrad(part.kind)) alive -= weights[part.stage];
           }

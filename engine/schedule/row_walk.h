@@ -18,7 +18,7 @@ struct Held {
   int64_t deferred = 0;    ///< from I to W
 };
 
-/// A simple action (of Parts) at its place in its row.
+/// A simple action (of ActionParts) at its place in its row.
 struct Step {
   const Program* program = nullptr;
   int rank = 0;
@@ -52,7 +52,7 @@ class RowWalk {
     const auto& row = program_.rows[rank];
     Step step{.program = &program_, .rank = rank};
     for (const Action& action : row) {
-      const Parts parts(action);
+      const ActionParts parts(action);
       for (const Action& part : parts) {
         if (!program_.has(part)) continue;
         step.part = part;

@@ -51,7 +51,7 @@ class CostTable {
     if (!table.empty()) return table[action.stage];
     double sum = 0;
     if (action.kind == Kind::kOverlap) {
-      for (const Action& part : Parts(action)) sum += Of(part);
+      for (const Action& part : ActionParts(action)) sum += Of(part);
     }
     return sum;
   }
@@ -191,7 +191,7 @@ class Run {
   // has still to give that.
   std::optional<double> StartOf(int r, const Action& action) {
     double start = ranks_[r].now;
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       if (!PassesMessages(part.kind)) continue;
       const Message message = ReadBy(part);
       if (PassageOf(program_, message) == Passage::kNone) continue;  // there from the start
@@ -211,7 +211,7 @@ class Run {
       if (IsSend(action.kind)) Send(MovedBy(action), now);
       return;
     }
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       if (!PassesMessages(part.kind)) continue;
       const Message message = GivenBy(part);
       const Passage passage = PassageOf(program_, message);

@@ -87,7 +87,7 @@ class EventSimulation {
   /// When all that the action reads is there.
   double ReadyAt(const Action& action) const {
     double ready = 0;
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       const int s = part.stage, m = part.micro_batch;
       if (part.kind == Kind::kForward && s > 0) ready = std::max(ready, At('x', s, m));
       if (GivesInputGrad(part.kind) && s < program_.last_stage()) {
@@ -103,7 +103,7 @@ class EventSimulation {
   }
 
   void Give(const Action& action, double end) {
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       const int s = part.stage, m = part.micro_batch;
       const bool up_crosses = program_.crosses_after(s);
       const bool down_crosses = s > 0 && program_.crosses_after(s - 1);
@@ -136,7 +136,7 @@ class EventSimulation {
       return of(costs_.overlap, action.stage);
     }
     double cost = 0;
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       const int s = part.stage;
       if (IsCompute(part.kind)) cost += costs_.action;
       if (part.kind == Kind::kForward) cost += of(costs_.forward, s);

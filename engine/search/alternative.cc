@@ -51,12 +51,13 @@ std::vector<std::string> ResultCells(const Alternative& alternative) {
           FormatSeconds(forecast.step())};
 }
 
-template <class Predict>
-Alternative Tried(Job job, const PlanOptions& options, Script* script, const Predict& predict) {
+template <class Forecast>
+Alternative Tried(Job job, const PlanOptions& options, Script* script,
+                  const Forecast& forecast_of) {
   Alternative alternative{std::move(job), ""};
   try {
     alternative.plan = PlanJob(alternative.job, options, script);
-    alternative.forecast = predict(alternative.job, alternative.plan);
+    alternative.forecast = forecast_of(alternative.job, alternative.plan);
   } catch (const ConfigError& error) {
     alternative.trouble = error.what();
   }

@@ -9,7 +9,7 @@
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/row_walk.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 Group WithoutLatency(Group group) {
@@ -18,13 +18,14 @@ Group WithoutLatency(Group group) {
 }
 
 /// Of all layers; where links were measured, by the replicas that are nearest to each other.
-Reduction LeastReduction(const Choice& choice, const StageCost& total, const Training& training,
-                         const Cluster& cluster) {
+Reduction LeastReduction(const Candidate& candidate, const StageCost& total,
+                         const Training& training, const Cluster& cluster) {
   const auto of_rank = [&](int rank) {
-    return ReductionOf(choice, total, training, WithoutLatency(ReplicasOf(choice, cluster, rank)));
+    return ReductionOf(candidate, total, training,
+                       WithoutLatency(ReplicasOf(candidate, cluster, rank)));
   };
   Reduction least = of_rank(0);
-  for (int rank = 1; cluster.links && rank < choice.pipe; ++rank) {
+  for (int rank = 1; cluster.links && rank < candidate.pipe; ++rank) {
     const Reduction other = of_rank(rank);
     if (other.seconds < least.seconds) least = other;
   }
@@ -78,54 +79,57 @@ std::vector<int> LiveOf(const schedule::Program& program) {
 
 }  // namespace
 
-double MessageAtLeast(const Choice& choice, const StageTable& table, const Cluster& cluster) {
-  if (choice.pipe == 1) return 0;
+double MessageAtLeast(const Candidate& candidate, const StageTable& table, const Cluster& cluster) {
+  if (candidate.pipe == 1) return 0;
   int64_t least = table.Of(0, 1).output_bytes;
   for (int i = 1; i + 1 < table.layers(); ++i)
     least = std::min(least, table.Of(i, i + 1).output_bytes);
   double seconds = 0;
-  for (int r = 0; r + 1 < choice.pipe; ++r) {
-    const double message = PipeLink(choice, cluster, r, r + 1).Seconds(static_cast<double>(least));
+  for (int r = 0; r + 1 < candidate.pipe; ++r) {
+    const double message =
+        PipeLink(candidate, cluster, r, r + 1).Seconds(static_cast<double>(least));
     seconds = r == 0 ? message : std::min(seconds, message);
   }
   return seconds;
 }
 
-double StepAtLeast(const Choice& choice, const StageTable& table, const Training& training,
+double StepAtLeast(const Candidate& candidate, const StageTable& table, const Training& training,
                    const Cluster& cluster) {
   const StageCost& total = table.total();
-  const auto micro_batches = static_cast<double>(choice.micro_batches);
-  const auto [reduce, sent, update] = LeastReduction(choice, total, training, cluster);
-  const bool splits = SplitsBackward(choice.schedule);
-  const double message = MessageAtLeast(choice, table, cluster);
+  const auto micro_batches = static_cast<double>(candidate.micro_batches);
+  const auto [reduce, sent, update] = LeastReduction(candidate, total, training, cluster);
+  const bool splits = SplitsBackward(candidate.schedule);
+  const double message = MessageAtLeast(candidate, table, cluster);
   const double ways = splits ? message : 2 * message;  // of a rank that waits, for each before it
   // Means over the ranks. One of several stages reduces one while it works on another.
-  const double busy = micro_batches * total.seconds() + ways * choice.pipe * (choice.pipe - 1) / 2;
+  const double busy =
+      micro_batches * total.seconds() + ways * candidate.pipe * (candidate.pipe - 1) / 2;
   const double tail =
-      (choice.stages_per_rank == 1 ? busy + reduce : std::max(busy, reduce)) + update;
+      (candidate.stages_per_rank == 1 ? busy + reduce : std::max(busy, reduce)) + update;
   // A micro-batch's way.
   const double back = splits ? total.input_grad.seconds : total.backward_seconds();
-  const double way = total.forward.seconds + back + 2 * message * (choice.pipe - 1);
-  const double step = std::max(tail / choice.pipe, way);
-  if (choice.stages_per_rank > 1) return step;
+  const double way = total.forward.seconds + back + 2 * message * (candidate.pipe - 1);
+  const double step = std::max(tail / candidate.pipe, way);
+  if (candidate.stages_per_rank > 1) return step;
   return std::max(step, WaitingStep(total.seconds(), LeastHeadShare(table, splits), ways,
-                                    micro_batches, choice.pipe));
+                                    micro_batches, candidate.pipe));
 }
 
-CutStep::CutStep(const Choice& choice, const StageTable& table, const Training& training,
+CutStep::CutStep(const Candidate& candidate, const StageTable& table, const Training& training,
                  const Cluster& cluster)
-    : choice_(choice),
+    : choice_(candidate),
       table_(table),
       training_(training),
-      splits_(SplitsBackward(choice.schedule)),
-      stage_ranks_(schedule::StageMap(choice.schedule, choice.pipe, choice.stages_per_rank)),
-      ranks_(static_cast<size_t>(choice.pipe)) {
-  for (int r = 0; r < choice.pipe; ++r) {
-    ranks_[r].replicas = ReplicasOf(choice, cluster, r);
+      splits_(SplitsBackward(candidate.schedule)),
+      stage_ranks_(
+          schedule::StageMap(candidate.schedule, candidate.pipe, candidate.stages_per_rank)),
+      ranks_(static_cast<size_t>(candidate.pipe)) {
+  for (int r = 0; r < candidate.pipe; ++r) {
+    ranks_[r].replicas = ReplicasOf(candidate, cluster, r);
   }
   for (size_t s = 0; s + 1 < stage_ranks_.size(); ++s) {
     const bool crosses = stage_ranks_[s] != stage_ranks_[s + 1];
-    links_.push_back(crosses ? PipeLink(choice, cluster, stage_ranks_[s], stage_ranks_[s + 1])
+    links_.push_back(crosses ? PipeLink(candidate, cluster, stage_ranks_[s], stage_ranks_[s + 1])
                              : LinkRates());
   }
   links_.emplace_back();  // behind the last stage
@@ -162,43 +166,44 @@ double CutStep::AtLeast(const std::vector<int>& bounds) {
   return step;
 }
 
-std::vector<int> LiveAtLeast(const Choice& choice) {
-  const bool holds_all = choice.schedule == "gpipe" || choice.schedule == "looped_bfs";
+std::vector<int> LiveAtLeast(const Candidate& candidate) {
+  const bool holds_all = candidate.schedule == "gpipe" || candidate.schedule == "looped_bfs";
   if (holds_all) {
-    return std::vector<int>(static_cast<size_t>(choice.stages()),
-                            static_cast<int>(choice.micro_batches));
+    return std::vector<int>(static_cast<size_t>(candidate.stages()),
+                            static_cast<int>(candidate.micro_batches));
   }
   // More micro-batches change nothing, but for larger groups where ranks do not divide them.
-  const int64_t groups = std::min<int64_t>(choice.micro_batches / choice.pipe, 2);
+  const int64_t groups = std::min<int64_t>(candidate.micro_batches / candidate.pipe, 2);
   const auto micro_batches =
-      static_cast<int>(groups > 0 ? groups * choice.pipe : choice.micro_batches);
+      static_cast<int>(groups > 0 ? groups * candidate.pipe : candidate.micro_batches);
   using Key = std::tuple<std::string, int, int, int>;
   static std::mutex mutex;
   static std::map<Key, std::vector<int>> known;
-  const Key key(choice.schedule, choice.pipe, choice.stages_per_rank, micro_batches);
+  const Key key(candidate.schedule, candidate.pipe, candidate.stages_per_rank, micro_batches);
   const std::lock_guard lock(mutex);
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
-  return known[key] =
-             LiveOf(schedule::Generate(choice.schedule, {.ranks = choice.pipe,
-                                                         .stages_per_rank = choice.stages_per_rank,
-                                                         .micro_batches = micro_batches}));
+  return known[key] = LiveOf(
+             schedule::Generate(candidate.schedule, {.ranks = candidate.pipe,
+                                                     .stages_per_rank = candidate.stages_per_rank,
+                                                     .micro_batches = micro_batches}));
 }
 
-double MemoryAtLeast(const Choice& choice, const StageTable& table, const Training& training) {
-  return ModelBytes(choice, table.total(), training) / choice.pipe;
+double MemoryAtLeast(const Candidate& candidate, const StageTable& table,
+                     const Training& training) {
+  return ModelBytes(candidate, table.total(), training) / candidate.pipe;
 }
 
-double CutMemoryAtLeast(const Choice& choice, const StageTable& table, const Training& training,
-                        const std::vector<int>& live) {
+double CutMemoryAtLeast(const Candidate& candidate, const StageTable& table,
+                        const Training& training, const std::vector<int>& live) {
   const std::vector<int> ranks =
-      schedule::StageMap(choice.schedule, choice.pipe, choice.stages_per_rank);
-  std::vector<double> bytes(static_cast<size_t>(choice.pipe));
-  for (int s = 0; s < choice.stages(); ++s) {
-    const StageCost& stage = StageOf(choice, table, s);
-    bytes[ranks[s]] += ModelBytes(choice, stage, training) + live[s] * stage.kept_bytes;
+      schedule::StageMap(candidate.schedule, candidate.pipe, candidate.stages_per_rank);
+  std::vector<double> bytes(static_cast<size_t>(candidate.pipe));
+  for (int s = 0; s < candidate.stages(); ++s) {
+    const StageCost& stage = StageOf(candidate, table, s);
+    bytes[ranks[s]] += ModelBytes(candidate, stage, training) + live[s] * stage.kept_bytes;
   }
   return *std::max_element(bytes.begin(), bytes.end());
 }
 
-}  // namespace strata::predict
+}  // namespace strata::search

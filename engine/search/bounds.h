@@ -4,24 +4,24 @@
 
 #include <vector>
 
-#include "engine/search/cluster/prediction.h"
+#include "engine/search/cluster/cluster_forecast.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// Seconds that a message between neighbouring stages takes at least, wherever the network is cut.
-double MessageAtLeast(const Choice& choice, const StageTable& table, const Cluster& cluster);
+double MessageAtLeast(const Candidate& candidate, const StageTable& table, const Cluster& cluster);
 
 /// The least step of all cuts. Each rank has its share of the work. A micro-batch has its way there
 /// and back. Ranks wait for their first input, and at the end for the ranks before them.
-double StepAtLeast(const Choice& choice, const StageTable& table, const Training& training,
+double StepAtLeast(const Candidate& candidate, const StageTable& table, const Training& training,
                    const Cluster& cluster);
 
-/// The least step of each of many cuts of one choice, messages and reductions included. The
-/// choice's own bounds are ignored.
+/// The least step of each of many cuts of one candidate, messages and reductions included. The
+/// candidate's own bounds are ignored.
 class CutStep {
  public:
   /// Keeps references to all of them.
-  CutStep(const Choice& choice, const StageTable& table, const Training& training,
+  CutStep(const Candidate& candidate, const StageTable& table, const Training& training,
           const Cluster& cluster);
   double AtLeast(const std::vector<int>& bounds);
 
@@ -31,7 +31,7 @@ class CutStep {
     double work = 0, reduce = 0, update = 0, head = -1, drain = 0;
   };
 
-  const Choice& choice_;
+  const Candidate& choice_;
   const StageTable& table_;
   const Training& training_;
   const bool splits_;
@@ -42,12 +42,12 @@ class CutStep {
 
 /// How many micro-batches of each stage are alive (from F to B or I) at the moment when the stage's
 /// rank has the most of them; for some schedules a few less where there are many micro-batches.
-std::vector<int> LiveAtLeast(const Choice& choice);
+std::vector<int> LiveAtLeast(const Candidate& candidate);
 
 /// Bytes of the fullest rank, for any cut.
-double MemoryAtLeast(const Choice& choice, const StageTable& table, const Training& training);
-/// For the choice's cut. `live`: LiveAtLeast().
-double CutMemoryAtLeast(const Choice& choice, const StageTable& table, const Training& training,
-                        const std::vector<int>& live);
+double MemoryAtLeast(const Candidate& candidate, const StageTable& table, const Training& training);
+/// For the candidate's cut. `live`: LiveAtLeast().
+double CutMemoryAtLeast(const Candidate& candidate, const StageTable& table,
+                        const Training& training, const std::vector<int>& live);
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -5,7 +5,7 @@
 
 #include "engine/plan/cut/cut_table.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 /// By layer: seconds that a micro-batch takes on the layers before it, there and back.
@@ -61,4 +61,4 @@ std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal) {
   return FoundCut{std::move(bounds), cuts.cost()};
 }
 
-}  // namespace strata::predict
+}  // namespace strata::search

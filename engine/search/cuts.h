@@ -8,7 +8,7 @@
 
 #include "engine/search/cluster/stage_table.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// What makes one cut better than another: the largest of its stages' costs,
 ///   head * (what a first micro-batch takes to reach the stage, and a last one back from it)
@@ -35,4 +35,4 @@ struct FoundCut {
 /// REQUIRES: 1 <= stages <= layers.
 std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal);
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -10,7 +10,7 @@
 #include "engine/plan/cut/all_cuts.h"
 #include "engine/search/search_testing.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 using testing::AnyLayers;
@@ -85,4 +85,4 @@ TEST(FindCut, TakesTheLatestOfEquals) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::search

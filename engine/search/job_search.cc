@@ -12,7 +12,7 @@
 #include "engine/schedule/generators/generators.h"
 #include "engine/search/cluster/job_network.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 // ---- What holds
@@ -85,14 +85,14 @@ Space HeldSpace(const Job& job, const Value& given) {
 
 void Ask(JobCosts& costs, const Cluster& cluster, Space space, std::string change,
          JobSearch& search) {
-  space.below = search.result.best.front().prediction.step;
+  space.below = search.result.best.front().forecast.step;
   JobNetwork network(costs, cluster);
   const FoundPlans result = SearchPlans(network, cluster, space, 1);
   WhatIf what_if{.change = std::move(change)};
   constexpr double kWorthIt = 0.999;
-  if (!result.best.empty() && result.best.front().prediction.step < kWorthIt * space.below) {
-    what_if.step = result.best.front().prediction.step;
-    what_if.choice = result.best.front().choice;
+  if (!result.best.empty() && result.best.front().forecast.step < kWorthIt * space.below) {
+    what_if.step = result.best.front().forecast.step;
+    what_if.candidate = result.best.front().candidate;
   }
   search.what_ifs.push_back(std::move(what_if));
 }
@@ -128,20 +128,20 @@ struct Part {
   const char* name;
   double seconds;
 };
-std::array<Part, 4> PartsOf(const Prediction& prediction) {
+std::array<Part, 4> PartsOf(const ClusterForecast& forecast) {
   double busy = 0;
-  for (const RankPrediction& rank : prediction.ranks) busy += rank.busy;
-  busy /= static_cast<double>(prediction.ranks.size());
-  const double again = std::min(busy, prediction.recompute);
+  for (const RankForecast& rank : forecast.ranks) busy += rank.busy;
+  busy /= static_cast<double>(forecast.ranks.size());
+  const double again = std::min(busy, forecast.recompute);
   return {Part{"computing", busy - again}, Part{"computing again", again},
-          Part{"waiting", prediction.pipeline - busy},
-          Part{"gradients and optimizer", prediction.step - prediction.pipeline}};
+          Part{"waiting", forecast.pipeline - busy},
+          Part{"gradients and optimizer", forecast.step - forecast.pipeline}};
 }
 
 /// Of the best: what it is made of. Of others: what they lose against it.
-std::string Reason(const Prediction& prediction, const Prediction& best) {
-  const std::array<Part, 4> parts = PartsOf(prediction), of_best = PartsOf(best);
-  if (&prediction == &best) {
+std::string Reason(const ClusterForecast& forecast, const ClusterForecast& best) {
+  const std::array<Part, 4> parts = PartsOf(forecast), of_best = PartsOf(best);
+  if (&forecast == &best) {
     std::string text;
     for (const Part& part : parts) {
       if (part.seconds < 0.005 * best.step) continue;
@@ -154,13 +154,13 @@ std::string Reason(const Prediction& prediction, const Prediction& best) {
   for (size_t i = 1; i < parts.size(); ++i) {
     if (lost(i) > lost(most)) most = i;
   }
-  return Str("+", FormatShare(prediction.step / best.step - 1), ": ", FormatSeconds(lost(most)),
+  return Str("+", FormatShare(forecast.step / best.step - 1), ": ", FormatSeconds(lost(most)),
              " more ", parts[most].name);
 }
 
-std::string Short(const Choice& choice) {
-  return Str("pipe ", choice.pipe, ", data ", choice.data, ", model ", choice.model, ", ",
-             choice.schedule, ", ", choice.micro_batches, " x ", choice.micro_batch_size);
+std::string Short(const Candidate& candidate) {
+  return Str("pipe ", candidate.pipe, ", data ", candidate.data, ", model ", candidate.model, ", ",
+             candidate.schedule, ", ", candidate.micro_batches, " x ", candidate.micro_batch_size);
 }
 
 void CheckFound(const JobSearch& search) {
@@ -212,19 +212,19 @@ JobSearch SearchFor(const Job& asked, const Value& given, const ClusterRequest& 
   return search;
 }
 
-Value KeysOf(const Choice& choice) {
-  Value keys = strata::KeysOf(choice);
-  if (choice.recompute == Recompute::kLayers) {
+Value KeysOf(const Candidate& candidate) {
+  Value keys = strata::KeysOf(candidate);
+  if (candidate.recompute == Recompute::kLayers) {
     keys.Set("recompute", Value::MakeMap({{"every", 1}}));
   } else {
-    keys.Set("recompute", choice.recompute == Recompute::kStages);
+    keys.Set("recompute", candidate.recompute == Recompute::kStages);
   }
-  return keys.Set("zero", choice.zero);
+  return keys.Set("zero", candidate.zero);
 }
 
-std::string ScriptLines(const Choice& choice) {
+std::string ScriptLines(const Candidate& candidate) {
   std::string text;
-  const Value keys = KeysOf(choice);
+  const Value keys = KeysOf(candidate);
   for (const auto& [name, value] : keys.as_map()) {
     text += Str("  ", name, std::string(16 - name.size(), ' '), "= ", value.ToLua(), ",\n");
   }
@@ -240,17 +240,17 @@ std::string SearchText(const JobSearch& search) {
   TextTable table({"pipe", "data", "model", "schedule", "stages/rank", "micro-batches", "recompute",
                    "zero", "step", "bubble", "memory", "why"});
   for (const FoundPlan& found : result.best) {
-    const Choice& choice = found.choice;
-    const Prediction& prediction = found.prediction;
-    table.Add({Str(choice.pipe), Str(choice.data), Str(choice.model), choice.schedule,
-               Str(choice.stages_per_rank),
-               Str(choice.micro_batches, " x ", choice.micro_batch_size),
-               ShowRecompute(choice.recompute), Str(choice.zero), FormatSeconds(prediction.step),
-               FormatShare(prediction.bubble), FormatBytes(prediction.memory),
-               Reason(prediction, best.prediction)});
+    const Candidate& candidate = found.candidate;
+    const ClusterForecast& forecast = found.forecast;
+    table.Add({Str(candidate.pipe), Str(candidate.data), Str(candidate.model), candidate.schedule,
+               Str(candidate.stages_per_rank),
+               Str(candidate.micro_batches, " x ", candidate.micro_batch_size),
+               ShowRecompute(candidate.recompute), Str(candidate.zero),
+               FormatSeconds(forecast.step), FormatShare(forecast.bubble),
+               FormatBytes(forecast.memory), Reason(forecast, best.forecast)});
   }
   text += table.Render();
-  const int idle = search.cluster.devices() - best.choice.ranks();
+  const int idle = search.cluster.devices() - best.candidate.ranks();
   if (idle > 0)
     text += Str("\n", Plural(idle, "device"), " would not help and have nothing to do\n");
   text += "\nwhat would beat the first:\n";
@@ -258,29 +258,29 @@ std::string SearchText(const JobSearch& search) {
     text += Str("  ", what_if.change, ": ",
                 what_if.step == 0 ? std::string("no faster")
                                   : Str(FormatSeconds(what_if.step), " (",
-                                        FormatShare(1 - what_if.step / best.prediction.step),
-                                        " less), ", Short(what_if.choice)),
+                                        FormatShare(1 - what_if.step / best.forecast.step),
+                                        " less), ", Short(what_if.candidate)),
                 "\n");
   }
   for (const std::string& notice : search.notices) text += Str("note: ", notice, "\n");
-  return text + "\nthe first in a script:\n" + ScriptLines(best.choice);
+  return text + "\nthe first in a script:\n" + ScriptLines(best.candidate);
 }
 
 Value SearchRecord(const JobSearch& search) {
   Value::List plans, what_ifs;
-  const Prediction& best = search.result.best.front().prediction;
+  const ClusterForecast& best = search.result.best.front().forecast;
   for (const FoundPlan& found : search.result.best) {
-    const Prediction& prediction = found.prediction;
+    const ClusterForecast& forecast = found.forecast;
     Value plan;
-    plan.Set("step", prediction.step).Set("pipeline", prediction.pipeline);
-    plan.Set("bubble", prediction.bubble).Set("recompute_seconds", prediction.recompute);
-    plan.Set("memory", prediction.memory).Set("why", Reason(prediction, best));
-    plans.push_back(plan.Set("keys", KeysOf(found.choice)));
+    plan.Set("step", forecast.step).Set("pipeline", forecast.pipeline);
+    plan.Set("bubble", forecast.bubble).Set("recompute_seconds", forecast.recompute);
+    plan.Set("memory", forecast.memory).Set("why", Reason(forecast, best));
+    plans.push_back(plan.Set("keys", KeysOf(found.candidate)));
   }
   for (const WhatIf& what_if : search.what_ifs) {
     Value value;
     value.Set("change", what_if.change);
-    if (what_if.step > 0) value.Set("step", what_if.step).Set("keys", KeysOf(what_if.choice));
+    if (what_if.step > 0) value.Set("step", what_if.step).Set("keys", KeysOf(what_if.candidate));
     what_ifs.push_back(std::move(value));
   }
   Value record;
@@ -291,4 +291,4 @@ Value SearchRecord(const JobSearch& search) {
   return record.Set("notices", Value::List(search.notices.begin(), search.notices.end()));
 }
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -11,7 +11,7 @@
 #include "engine/search/cluster/cluster.h"
 #include "engine/search/plan_search.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// What says which cluster, for flags and for job:search{...}: cluster, gpus, link.
 const FieldTable& ClusterFlags();
@@ -23,7 +23,7 @@ ClusterRequest ToRequest(const Value& options, const Job& job);
 struct WhatIf {
   std::string change;  ///< "160 GB per device"
   double step = 0;     ///< of the best plan then; 0: no better one
-  Choice choice = {};
+  Candidate candidate = {};
 };
 
 struct JobSearch {
@@ -43,10 +43,10 @@ struct JobSearch {
 JobSearch SearchFor(const Job& job, const Value& given, const ClusterRequest& request, int top,
                     Script* script);
 
-/// The keys of a choice, as job:plan{...} takes them.
-Value KeysOf(const Choice& choice);
+/// The keys of a candidate, as job:plan{...} takes them.
+Value KeysOf(const Candidate& candidate);
 /// The same as lines of a script.
-std::string ScriptLines(const Choice& choice);
+std::string ScriptLines(const Candidate& candidate);
 
 /// A table of the best with reasons, what would beat them, the lines for the first.
 std::string SearchText(const JobSearch& search);
@@ -55,4 +55,4 @@ std::string SearchText(const JobSearch& search);
 /// ...}, what_if={...}, notices={...}}. The keys are stable.
 Value SearchRecord(const JobSearch& search);
 
-}  // namespace strata::predict
+}  // namespace strata::search

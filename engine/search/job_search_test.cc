@@ -10,7 +10,7 @@
 #include "engine/search/cluster/simulated_run.h"
 #include "engine/search/plan_job.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 using ::testing::AllOf;
@@ -85,28 +85,28 @@ TEST(SearchFor, ItsKeysMakeThePlanThatItPredicts) {
   ASSERT_FALSE(search.result.best.empty());
   for (const FoundPlan& found : search.result.best) {
     Job planned = job;
-    const Choice& choice = found.choice;
-    planned.parallel = {choice.pipe, choice.data, choice.model};
-    planned.schedule.name = choice.schedule;
-    planned.stages_per_rank = choice.stages_per_rank;
-    planned.batch = {0, choice.micro_batches, choice.micro_batch_size};
+    const Candidate& candidate = found.candidate;
+    planned.parallel = {candidate.pipe, candidate.data, candidate.model};
+    planned.schedule.name = candidate.schedule;
+    planned.stages_per_rank = candidate.stages_per_rank;
+    planned.batch = {0, candidate.micro_batches, candidate.micro_batch_size};
     planned.partition.method = "cuts";
-    planned.partition.bounds = choice.bounds;
-    planned.zero = choice.zero;
-    if (choice.recompute == Recompute::kStages) {
+    planned.partition.bounds = candidate.bounds;
+    planned.zero = candidate.zero;
+    if (candidate.recompute == Recompute::kStages) {
       planned.recompute.method = RecomputeSpec::Method::kStages;
     }
-    if (choice.recompute == Recompute::kLayers) {
+    if (candidate.recompute == Recompute::kLayers) {
       planned.recompute.method = RecomputeSpec::Method::kEvery;
       planned.recompute.every = 1;
     }
     const Plan plan = PlanJob(planned, {.gpus = 8}, nullptr);
-    const auto micro_batches = static_cast<int>(choice.micro_batches);
+    const auto micro_batches = static_cast<int>(candidate.micro_batches);
     const SimulatedRun run =
         SimulateRun(planned, plan, TrainingProgram(planned, plan, micro_batches, nullptr),
                     search.cluster, {}, {}, nullptr);
-    EXPECT_DOUBLE_EQ(run.usual.step, found.prediction.step);
-    EXPECT_DOUBLE_EQ(run.usual.memory, found.prediction.memory);
+    EXPECT_DOUBLE_EQ(run.usual.step, found.forecast.step);
+    EXPECT_DOUBLE_EQ(run.usual.memory, found.forecast.memory);
   }
 }
 
@@ -119,8 +119,8 @@ TEST(SearchFor, HoldsWhatIsGiven) {
   given.Set("schedule", "gpipe");
   const JobSearch search = SearchFor(job, given, Devices(8), 5, nullptr);
   for (const FoundPlan& found : search.result.best) {
-    EXPECT_EQ(found.choice.pipe, 3);
-    EXPECT_EQ(found.choice.schedule, "gpipe");
+    EXPECT_EQ(found.candidate.pipe, 3);
+    EXPECT_EQ(found.candidate.schedule, "gpipe");
   }
   job.partition.method = "parameters";
   EXPECT_THAT(ConfigErrorOf([&] {
@@ -150,7 +150,7 @@ TEST(SearchFor, RefusesCutsThatAreNone) {
   EXPECT_THAT(error({}), HasSubstr("no method \"cuts\""));
   job.partition.bounds = {0, 3, 4};
   const JobSearch search = SearchFor(job, given, Devices(2), 5, nullptr);
-  EXPECT_EQ(search.result.best.front().choice.bounds, job.partition.bounds);
+  EXPECT_EQ(search.result.best.front().candidate.bounds, job.partition.bounds);
 }
 
 TEST(SearchFor, SaysWhatDoesNotFitAndWhatWouldHelp) {
@@ -165,7 +165,7 @@ TEST(SearchFor, SaysWhatDoesNotFitAndWhatWouldHelp) {
   EXPECT_THAT(search.what_ifs[0].change, HasSubstr("80.0 GiB per device"));
   EXPECT_THAT(search.what_ifs[2].change, HasSubstr("between nodes"));
   for (const WhatIf& what_if : search.what_ifs) {
-    EXPECT_LT(what_if.step, search.result.best[0].prediction.step) << "0: no faster";
+    EXPECT_LT(what_if.step, search.result.best[0].forecast.step) << "0: no faster";
   }
   EXPECT_THAT(SearchText(search),
               AllOf(HasSubstr("32 samples a step"), HasSubstr("what would beat the first:"),
@@ -208,4 +208,4 @@ TEST(SimulateRun, ShowsThousandsOfRanksWithWhatIsSlow) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -171,7 +171,7 @@ void FitRecomputation(const Job& job, Script* script, Plan& plan) {
 
 void CheckMemory(const Job& job, const Plan& plan, const Program& program) {
   if (plan.memory == 0) return;
-  const std::vector<RankMemory> ranks = PredictMemory(job, plan, *plan.costs, program);
+  const std::vector<RankMemory> ranks = ForecastMemory(job, plan, *plan.costs, program);
   for (const RankMemory& rank : ranks) {
     if (rank.total() <= plan.memory) continue;
     throw ConfigError(Str("memory: rank ", rank.rank, " would need ", FormatAtLeast(rank.total()),

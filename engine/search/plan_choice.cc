@@ -79,7 +79,7 @@ std::vector<int> StageCounts(const Job& job, const Extent& extent) {
 }
 
 /// How stages can lie on ranks, and the schedules that have them so, the simplest first.
-struct Way {
+struct StageLayout {
   int stages_per_rank = 1;
   std::vector<int> stage_ranks;
   std::vector<std::string> schedules;
@@ -93,21 +93,24 @@ std::vector<std::string> SchedulesFor(const Job& job, const schedule::Sizes& siz
   return names;
 }
 
-std::vector<Way> WaysOf(const Job& job, const Extent& extent, bool has_seconds, Script* script) {
+std::vector<StageLayout> LayoutsOf(const Job& job, const Extent& extent, bool has_seconds,
+                                   Script* script) {
   if (IsUsers(job)) {
     const int v = std::max(job.stages_per_rank, 1);
     return {{v, UsersStageRanks(job, extent, script), {job.schedule.name}}};
   }
-  std::vector<Way> ways;
+  std::vector<StageLayout> layouts;
   std::vector<int> counts = StageCounts(job, extent);
   if (!has_seconds) counts.resize(1);
   for (const int v : counts) {
     const schedule::Sizes sizes = {extent.ranks, v, extent.micro_batches};
-    const auto first = static_cast<std::ptrdiff_t>(ways.size());
-    const auto add = [&](std::vector<int> map) -> Way& {
-      const auto found = std::find_if(ways.begin() + first, ways.end(),
-                                      [&](const Way& way) { return way.stage_ranks == map; });
-      return found == ways.end() ? ways.emplace_back(Way{v, std::move(map), {}}) : *found;
+    const auto first = static_cast<std::ptrdiff_t>(layouts.size());
+    const auto add = [&](std::vector<int> map) -> StageLayout& {
+      const auto found =
+          std::find_if(layouts.begin() + first, layouts.end(),
+                       [&](const StageLayout& layout) { return layout.stage_ranks == map; });
+      return found == layouts.end() ? layouts.emplace_back(StageLayout{v, std::move(map), {}})
+                                    : *found;
     };
     for (const std::string& name : SchedulesFor(job, sizes)) {
       schedule::CheckSizes(name, sizes);
@@ -115,26 +118,26 @@ std::vector<Way> WaysOf(const Job& job, const Extent& extent, bool has_seconds, 
     }
     if (job.schedule.name == "auto" && v > 1) add(VMap(extent.ranks, v));
   }
-  return ways;
+  return layouts;
 }
 
 class Chooser {
  public:
-  Chooser(const Job& job, const Planner& planner, const Extent& extent, Script* script)
-      : job_(job), planner_(planner), extent_(extent), script_(script) {}
+  Chooser(const Job& job, const UncutPlan& uncut_plan, const Extent& extent, Script* script)
+      : job_(job), uncut_plan_(uncut_plan), extent_(extent), script_(script) {}
 
   Plan Choose() {
-    const std::vector<Way> ways = WaysOf(job_, extent_, has_seconds(), script_);
-    TryAll(ways, job_.partition);
+    const std::vector<StageLayout> layouts = LayoutsOf(job_, extent_, has_seconds(), script_);
+    TryAll(layouts, job_.partition);
     by_time_ = trouble_;
     // The cuts that are fastest may be none that the memory or split layers allow.
     for (const char* method : {"memory", "parameters"}) {
-      if (!best_ && costs() && IsCutFreely(job_)) TryAll(ways, {method, {}, {}});
+      if (!best_ && costs() && IsCutFreely(job_)) TryAll(layouts, {method, {}, {}});
     }
-    if (best_ && may_cut()) TryCutsByRank(ways);
+    if (best_ && may_cut()) TryCutsByRank(layouts);
     if (best_ && may_cut()) MoveCuts();
     if (job_.schedule.name == "auto") SearchPrograms();
-    if (best_ && may_cut()) StayWithWhatRan(ways);
+    if (best_ && may_cut()) StayWithWhatRan(layouts);
     if (best_) {
       const bool is_noted = IsCutFreely(job_) || job_.schedule.name == "auto";
       if (is_noted) best_->plan.notices.push_back(Note());
@@ -168,25 +171,25 @@ class Chooser {
            job_.recompute.method != RecomputeSpec::Method::kAuto;
   }
   bool has_seconds() const { return costs() && costs()->has_seconds(); }
-  const ModelCosts* costs() const { return planner_.uncut().costs.get(); }
+  const ModelCosts* costs() const { return uncut_plan_.plan().costs.get(); }
   int64_t Actions(const Plan& plan) const {
     return int64_t{3} * static_cast<int64_t>(plan.stages.size()) * extent_.micro_batches;
   }
 
-  void TryAll(const std::vector<Way>& ways, const PartitionSpec& partition) {
-    for (const Way& way : ways) {
-      Attempt([&] { TryNamed(way, partition); });
+  void TryAll(const std::vector<StageLayout>& layouts, const PartitionSpec& partition) {
+    for (const StageLayout& layout : layouts) {
+      Attempt([&] { TryNamed(layout, partition); });
     }
     if (best_) by_ = has_seconds() ? partition.method : "parameters";
   }
 
-  void TryNamed(const Way& way, const PartitionSpec& partition) {
+  void TryNamed(const StageLayout& layout, const PartitionSpec& partition) {
     Job job = job_;
     job.partition = partition;
-    job.stages_per_rank = way.stages_per_rank;
-    Plan plan = planner_.Cut(job, way.stage_ranks, PlanSettings(job, extent_, script_));
+    job.stages_per_rank = layout.stages_per_rank;
+    Plan plan = uncut_plan_.Cut(job, layout.stage_ranks, PlanSettings(job, extent_, script_));
     FitRecomputation(job, script_, plan);
-    for (const std::string& name : way.schedules) {
+    for (const std::string& name : layout.schedules) {
       plan.schedule = name;
       Attempt([&] { Try(plan, kLeastSaving); });
     }
@@ -232,7 +235,7 @@ class Chooser {
   /// Of the largest rank, bytes. Where those are not known, activations.
   int64_t MemoryOf(const Plan& plan, const Program& program) const {
     if (!costs()) return std::ranges::max(schedule::Simulate(program).peak_activations);
-    return LargestTotal(PredictMemory(job_, plan, *costs(), program));
+    return LargestTotal(ForecastMemory(job_, plan, *costs(), program));
   }
 
   /// Of a step; where nothing is known, in passes of a stage.
@@ -243,26 +246,26 @@ class Chooser {
   }
 
   /// Ranks of several stages may be balanced where no single stages are.
-  void TryCutsByRank(const std::vector<Way>& ways) {
-    for (const Way& way : ways) {
-      if (way.stages_per_rank > 1) Keep(BestByRank(way), kLeastSaving);
+  void TryCutsByRank(const std::vector<StageLayout>& layouts) {
+    for (const StageLayout& layout : layouts) {
+      if (layout.stages_per_rank > 1) Keep(BestByRank(layout), kLeastSaving);
     }
   }
 
-  std::optional<Candidate> BestByRank(const Way& way) {
+  std::optional<Candidate> BestByRank(const StageLayout& layout) {
     const RankCutOptions options = {
-        .stage_ranks = way.stage_ranks,
+        .stage_ranks = layout.stage_ranks,
         .micro_batches = extent_.micro_batches,
         .owners =
-            job_.zero == 1 ? static_cast<double>(planner_.uncut().topology.Size(kDataAxis)) : 1,
-        .memory_weight = MemoryWeight(planner_.uncut()),
+            job_.zero == 1 ? static_cast<double>(uncut_plan_.plan().topology.Size(kDataAxis)) : 1,
+        .memory_weight = MemoryWeight(uncut_plan_.plan()),
         .most = kMostRankCuts};
     std::optional<Candidate> best;
     for (const RankCut& cut : CutsByRank(*costs(), options)) {
       if (cut.price >= (best ? best : best_)->price) break;  // no schedule of it can be better
-      for (const std::string& schedule : WithSearch(way.schedules)) {
+      for (const std::string& schedule : WithSearch(layout.schedules)) {
         Attempt([&] {
-          const Plan plan = CutAt(cut.bounds, way.stage_ranks, schedule);
+          const Plan plan = CutAt(cut.bounds, layout.stage_ranks, schedule);
           if (!MaySearch(plan)) return;
           std::optional<Candidate> candidate = Evaluated(plan);
           if (candidate && (!best || candidate->price < best->price)) best = std::move(candidate);
@@ -288,7 +291,7 @@ class Chooser {
              const std::string& schedule) const {
     Job job = job_;
     job.partition = {"cuts", std::move(bounds), {}};
-    Plan plan = planner_.Cut(job, stage_ranks, {});
+    Plan plan = uncut_plan_.Cut(job, stage_ranks, {});
     plan.schedule = schedule;
     if (schedule == "auto") plan.program_memory = memory_;
     return plan;
@@ -310,15 +313,15 @@ class Chooser {
   /// Of the plans that ran here the best one is kept unless a new one is worth kNews: who is the
   /// best of many by their predictions is often but the one that is predicted too well. So a job
   /// runs by the same plan today as yesterday, although what is measured is never quite the same.
-  void StayWithWhatRan(const std::vector<Way>& ways) {
+  void StayWithWhatRan(const std::vector<StageLayout>& layouts) {
     std::optional<Candidate> known;
     searched_left_ = kMostSearchedInAll;
     for (const RanPlan& ran : costs()->ran) {
-      const auto has_it = [&](const Way& way) {
-        return way.stage_ranks == ran.stage_ranks &&
-               std::ranges::count(WithSearch(way.schedules), ran.schedule) > 0;
+      const auto has_it = [&](const StageLayout& layout) {
+        return layout.stage_ranks == ran.stage_ranks &&
+               std::ranges::count(WithSearch(layout.schedules), ran.schedule) > 0;
       };
-      if (std::ranges::none_of(ways, has_it)) continue;
+      if (std::ranges::none_of(layouts, has_it)) continue;
       Attempt([&] {
         const Plan plan = CutAt(ran.bounds, ran.stage_ranks, ran.schedule);
         if (!MaySearch(plan)) return;
@@ -349,9 +352,9 @@ class Chooser {
   std::vector<std::string> NearlyAsGood() const {
     const std::vector<int> stage_ranks = best_->plan.stage_ranks();
     std::vector<std::string> names;
-    for (const auto& [way, price] : prices_) {
-      if (way.first == stage_ranks && price <= (1 + kNearly) * best_->price) {
-        names.push_back(way.second);
+    for (const auto& [layout, price] : prices_) {
+      if (layout.first == stage_ranks && price <= (1 + kNearly) * best_->price) {
+        names.push_back(layout.second);
       }
     }
     std::ranges::sort(names, {}, [&](const std::string& name) {
@@ -394,7 +397,7 @@ class Chooser {
   double SecondsOf(const Job& job, const std::string& schedule,
                    const std::vector<int>& stage_ranks) const {
     try {
-      Plan plan = planner_.Cut(job, stage_ranks, {});
+      Plan plan = uncut_plan_.Cut(job, stage_ranks, {});
       plan.schedule = schedule;
       return SecondsOf(plan, TrainingProgram(job, plan, extent_.micro_batches, script_));
     } catch (const ConfigError&) {
@@ -445,7 +448,7 @@ class Chooser {
   }
 
   const Job& job_;
-  const Planner& planner_;
+  const UncutPlan& uncut_plan_;
   const Extent extent_;
   Script* const script_;
   int64_t left_ = kMostTried, searched_left_ = kMostSearchedInAll;
@@ -475,8 +478,8 @@ bool IsChosen(const Job& job) {
   return IsCutFreely(job) || job.schedule.name == "auto" || job.stages_per_rank == 0;
 }
 
-Plan ChoosePlan(const Job& job, const Planner& planner, const Extent& extent, Script* script) {
-  return Chooser(job, planner, extent, script).Choose();
+Plan ChoosePlan(const Job& job, const UncutPlan& uncut_plan, const Extent& extent, Script* script) {
+  return Chooser(job, uncut_plan, extent, script).Choose();
 }
 
 }  // namespace strata

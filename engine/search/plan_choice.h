@@ -4,7 +4,7 @@
 #include "engine/forecast/users_program.h"
 #include "engine/job/job.h"
 #include "engine/layers/script.h"
-#include "engine/plan/planner.h"
+#include "engine/plan/uncut_plan.h"
 
 namespace strata {
 
@@ -16,6 +16,6 @@ bool IsChosen(const Job& job);
 
 /// The plan with the least simulated step that PlanJob() describes, and a notice that says what was
 /// chosen and what it is worth. Throws ConfigError where no way can be, with why the first cannot.
-Plan ChoosePlan(const Job& job, const Planner& planner, const Extent& extent, Script* script);
+Plan ChoosePlan(const Job& job, const UncutPlan& uncut_plan, const Extent& extent, Script* script);
 
 }  // namespace strata

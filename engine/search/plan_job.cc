@@ -9,8 +9,8 @@
 #include "engine/forecast/planned_program.h"
 #include "engine/forecast/users_program.h"
 #include "engine/layers/layer_types.h"
-#include "engine/plan/planner.h"
 #include "engine/plan/recompute.h"
+#include "engine/plan/uncut_plan.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/search/memory_fit.h"
 #include "engine/search/plan_choice.h"
@@ -29,7 +29,7 @@ void CheckOwnR(const Job& job, const Plan& plan, Script* script) {
   std::vector<int> again;
   for (const auto& row : program.rows) {
     for (const schedule::Action& action : row) {
-      for (const schedule::Action& part : schedule::Parts(action)) {
+      for (const schedule::Action& part : schedule::ActionParts(action)) {
         if (part.kind == schedule::Kind::kRecompute) again.push_back(part.stage);
       }
     }
@@ -38,11 +38,11 @@ void CheckOwnR(const Job& job, const Plan& plan, Script* script) {
   CheckMaxNorm(job, plan, again);
 }
 
-Plan PlanNamed(const Job& job, const Planner& planner, const Extent& extent, Script* script) {
+Plan PlanNamed(const Job& job, const UncutPlan& uncut_plan, const Extent& extent, Script* script) {
   const std::vector<int> stage_ranks =
       IsUsers(job) ? UsersStageRanks(job, extent, script)
                    : schedule::StageMap(job.schedule.name, extent.ranks, job.stages_per_rank);
-  Plan plan = planner.Cut(job, stage_ranks, PlanSettings(job, extent, script));
+  Plan plan = uncut_plan.Cut(job, stage_ranks, PlanSettings(job, extent, script));
   if (!IsUsers(job)) {
     schedule::CheckSizes(job.schedule.name,
                          {extent.ranks, job.stages_per_rank, extent.micro_batches});
@@ -58,11 +58,11 @@ Plan PlanJob(const Job& asked, PlanOptions options, Script* script) {
                          static_cast<int>(ResolveBatch(asked.batch).micro_batches)};
   const Job job = Narrowed(asked, extent);
   if (IsUsers(job)) options.stage_ranks = UsersStageRanks(job, extent, script);
-  const Planner planner(job, options, script);
-  Plan plan = IsChosen(job) ? ChoosePlan(job, planner, extent, script)
-                            : PlanNamed(job, planner, extent, script);
+  const UncutPlan uncut_plan(job, options, script);
+  Plan plan = IsChosen(job) ? ChoosePlan(job, uncut_plan, extent, script)
+                            : PlanNamed(job, uncut_plan, extent, script);
   CheckOwnR(job, plan, script);
-  TakeOwnRuns(job, options, script, plan);
+  ApplyOwnRuns(job, options, script, plan);
   if (plan.memory > 0) {
     CheckMemory(job, plan, TrainingProgram(job, plan, extent.micro_batches, script));
   }
@@ -75,7 +75,7 @@ Plan RecutPlan(const Job& job, const Plan& plan, const std::vector<int>& bounds,
   if (costs) known.costs = std::move(costs);
   Job cut = job;
   cut.partition = {"cuts", bounds, {}};
-  Plan next = Planner(job, known, script).Cut(cut, plan.stage_ranks(), {});
+  Plan next = UncutPlan(job, known, script).Cut(cut, plan.stage_ranks(), {});
   next.schedule = plan.schedule;
   FitRecomputation(job, script, next);
   CheckOwnR(job, next, script);

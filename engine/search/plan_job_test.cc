@@ -72,7 +72,7 @@ TEST(PlanJobAuto, NoNamedWayIsFaster) {
     simple.schedule.name = "1f1b";
     const Plan one = PlanJob(simple, options, nullptr);
     const int64_t memory = LargestTotal(
-        PredictMemory(simple, one, *one.costs, TrainingProgram(simple, one, 6, nullptr)));
+        ForecastMemory(simple, one, *one.costs, TrainingProgram(simple, one, 6, nullptr)));
     for (const std::string& name : schedule::TriedSchedules()) {
       for (const int v : {1, 2, 3}) {
         if (!schedule::Fits(name, {pipe, v, 6})) continue;
@@ -82,7 +82,7 @@ TEST(PlanJobAuto, NoNamedWayIsFaster) {
         named.stages_per_rank = v;
         const Plan plan = PlanJob(named, options, nullptr);
         const auto program = TrainingProgram(named, plan, 6, nullptr);
-        if (LargestTotal(PredictMemory(named, plan, *plan.costs, program)) > memory) continue;
+        if (LargestTotal(ForecastMemory(named, plan, *plan.costs, program)) > memory) continue;
         EXPECT_LE(seconds * (1 - kLeastSaving), SecondsOf(named, plan))
             << pipe << " " << name << " " << v;
       }
@@ -315,7 +315,7 @@ TEST(PlanJobAuto, TakesNoTenthMoreMemoryThanTheSimplest) {
   const PlanOptions options = {.measure = Measuring(std::vector<double>(16, 1))};
   const auto memory = [](const Job& job, const Plan& plan) {
     return LargestTotal(
-        PredictMemory(job, plan, *plan.costs, TrainingProgram(job, plan, 16, nullptr)));
+        ForecastMemory(job, plan, *plan.costs, TrainingProgram(job, plan, 16, nullptr)));
   };
   Job job = AutoJob(4, 16);
   const int64_t chosen = memory(job, PlanJob(job, options, nullptr));
@@ -372,7 +372,7 @@ TEST(PlanJobAuto, ASearchWeighsMemory) {
   plan.schedule = "auto";
   const auto memory = [&] {
     return LargestTotal(
-        PredictMemory(job, plan, *plan.costs, TrainingProgram(job, plan, 8, nullptr)));
+        ForecastMemory(job, plan, *plan.costs, TrainingProgram(job, plan, 8, nullptr)));
   };
   plan.program_memory = int64_t{1} << 40;  // a choice of ours, within what is never reached
   const int64_t weighed = memory();
@@ -390,7 +390,7 @@ TEST(PlanJobAuto, FitsWhereTheSimplestFits) {
   const Plan old = PlanJob(simplest, {.measure = options.measure, .wants_rates = true}, nullptr);
   Job job = AutoJob(3, 6);
   job.memory = LargestTotal(
-      PredictMemory(simplest, old, *old.costs, TrainingProgram(simplest, old, 6, nullptr)));
+      ForecastMemory(simplest, old, *old.costs, TrainingProgram(simplest, old, 6, nullptr)));
   const Plan chosen = PlanJob(job, options, nullptr);
   EXPECT_LE(SecondsOf(job, chosen), SecondsOf(simplest, old) / (1 - kLeastSaving));
 }

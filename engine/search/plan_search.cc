@@ -16,7 +16,7 @@
 #include "engine/search/bounds.h"
 #include "engine/search/cuts.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -50,7 +50,7 @@ struct Variant {
   int zero;
 };
 
-/// A place in the search: a choice that becomes more certain step by step.
+/// A place in the search: a candidate that becomes more certain step by step.
 struct Node {
   enum class Level {
     kSizes,    ///< degrees and micro-batches; the rest is the best that could be
@@ -60,7 +60,7 @@ struct Node {
   double bound = 0;  ///< no step below this node is shorter
   Level level = Level::kSizes;
   int64_t order = 0;  ///< of equal bounds the first one made comes first
-  Choice choice = {};
+  Candidate candidate = {};
 
   bool operator<(const Node& other) const {  // for a queue that gives the largest first
     return std::tie(other.bound, other.order) < std::tie(bound, order);
@@ -69,7 +69,7 @@ struct Node {
 
 /// Ways that differ in less are shown as one.
 using Kin = std::tuple<int, int, int>;
-Kin KinOf(const Choice& choice) { return {choice.pipe, choice.data, choice.model}; }
+Kin KinOf(const Candidate& candidate) { return {candidate.pipe, candidate.data, candidate.model}; }
 
 class PlanSearch {
  public:
@@ -92,10 +92,9 @@ class PlanSearch {
     }
     for (auto& [kin, found] : best_) MoveBounds(found);
     for (auto& [kin, found] : best_) result_.best.push_back(std::move(found));
-    std::stable_sort(result_.best.begin(), result_.best.end(),
-                     [](const FoundPlan& a, const FoundPlan& b) {
-                       return a.prediction.step < b.prediction.step;
-                     });
+    std::stable_sort(
+        result_.best.begin(), result_.best.end(),
+        [](const FoundPlan& a, const FoundPlan& b) { return a.forecast.step < b.forecast.step; });
     if (static_cast<int>(result_.best.size()) > top_) {
       result_.best.resize(static_cast<size_t>(top_));
     }
@@ -104,8 +103,8 @@ class PlanSearch {
   }
 
  private:
-  std::shared_ptr<const StageTable> TableOf(const Choice& choice) {
-    return network_.Table(choice.micro_batch_size, choice.model, choice.recompute);
+  std::shared_ptr<const StageTable> TableOf(const Candidate& candidate) {
+    return network_.Table(candidate.micro_batch_size, candidate.model, candidate.recompute);
   }
 
   // ---- The space
@@ -156,11 +155,11 @@ class PlanSearch {
       if (!Allows(space_.micro_batch_sizes, size) || !Allows(space_.micro_batches, count)) continue;
       if (count > kMaxMicroBatches) continue;
       Node node;
-      node.choice.pipe = pipe;
-      node.choice.data = data;
-      node.choice.model = model;
-      node.choice.micro_batches = count;
-      node.choice.micro_batch_size = size;
+      node.candidate.pipe = pipe;
+      node.candidate.data = data;
+      node.candidate.model = model;
+      node.candidate.micro_batches = count;
+      node.candidate.micro_batch_size = size;
       const auto table = network_.Table(size, model, Recompute::kNone);
       if (table == nullptr) continue;
       const StageCost& total = table->total();
@@ -190,51 +189,52 @@ class PlanSearch {
       case Node::Level::kVariant:
         return ExpandVariant(node);
       case Node::Level::kCut:
-        return Simulate(node.choice);
+        return Simulate(node.candidate);
     }
   }
 
   void ExpandSizes(const Node& node) {
     bool has_one = false;
     for (const Variant& variant : variants_) {
-      Choice choice = node.choice;
-      choice.schedule = variant.schedule;
-      choice.stages_per_rank = variant.stages_per_rank;
-      choice.recompute = variant.recompute;
-      choice.zero = variant.zero;
+      Candidate candidate = node.candidate;
+      candidate.schedule = variant.schedule;
+      candidate.stages_per_rank = variant.stages_per_rank;
+      candidate.recompute = variant.recompute;
+      candidate.zero = variant.zero;
       const bool is_first = variant.zero == space_.zero.front();
-      if (choice.data == 1 && !is_first) continue;  // nothing to share
+      if (candidate.data == 1 && !is_first) continue;  // nothing to share
       // One rank alone: whatever the schedule, it works all the time.
       const bool is_kin = has_one && (alone_.schedule != variant.schedule ||
                                       alone_.stages_per_rank != variant.stages_per_rank);
-      if (choice.pipe == 1 && is_kin) continue;
-      if (!Fits(choice)) continue;
+      if (candidate.pipe == 1 && is_kin) continue;
+      if (!Fits(candidate)) continue;
       has_one = true;
       alone_ = variant;
       ++result_.considered;
-      AddVariant(std::move(choice), node.bound);
+      AddVariant(std::move(candidate), node.bound);
     }
   }
 
-  bool Fits(const Choice& choice) const {
-    if (choice.stages() > network_.layers()) return false;
-    if (!space_.bounds.empty() && choice.stages() + 1 != static_cast<int>(space_.bounds.size())) {
+  bool Fits(const Candidate& candidate) const {
+    if (candidate.stages() > network_.layers()) return false;
+    if (!space_.bounds.empty() &&
+        candidate.stages() + 1 != static_cast<int>(space_.bounds.size())) {
       return false;
     }
-    return schedule::Fits(choice.schedule,
-                          {.ranks = choice.pipe,
-                           .stages_per_rank = choice.stages_per_rank,
-                           .micro_batches = static_cast<int>(choice.micro_batches)});
+    return schedule::Fits(candidate.schedule,
+                          {.ranks = candidate.pipe,
+                           .stages_per_rank = candidate.stages_per_rank,
+                           .micro_batches = static_cast<int>(candidate.micro_batches)});
   }
 
-  void AddVariant(Choice choice, double bound) {
-    const auto table = TableOf(choice);
+  void AddVariant(Candidate candidate, double bound) {
+    const auto table = TableOf(candidate);
     if (table == nullptr) return;
-    if (!HasRoom(MemoryAtLeast(choice, *table, training_))) return;
+    if (!HasRoom(MemoryAtLeast(candidate, *table, training_))) return;
     Node node;
     node.level = Node::Level::kVariant;
-    node.bound = std::max(bound, StepAtLeast(choice, *table, training_, cluster_));
-    node.choice = std::move(choice);
+    node.bound = std::max(bound, StepAtLeast(candidate, *table, training_, cluster_));
+    node.candidate = std::move(candidate);
     Push(std::move(node));
   }
 
@@ -244,59 +244,60 @@ class PlanSearch {
     return false;
   }
 
-  bool TriesAllCuts(const Choice& choice) const {
+  bool TriesAllCuts(const Candidate& candidate) const {
     return space_.bounds.empty() &&
-           partition::CountCuts(network_.layers(), choice.stages(), 2 * kAllCuts) <= kAllCuts;
+           partition::CountCuts(network_.layers(), candidate.stages(), 2 * kAllCuts) <= kAllCuts;
   }
 
   void ExpandVariant(const Node& node) {
-    const auto table = TableOf(node.choice);
+    const auto table = TableOf(node.candidate);
     ++result_.bounded;
     Node next = node;
     next.level = Node::Level::kCut;
-    if (TriesAllCuts(node.choice)) {
-      CutGoal goal = GoalOf(node.choice, /*head=*/true);
-      goal.message = MessageAtLeast(node.choice, *table, cluster_) * (goal.splits ? 1 : 2);
+    if (TriesAllCuts(node.candidate)) {
+      CutGoal goal = GoalOf(node.candidate, /*head=*/true);
+      goal.message = MessageAtLeast(node.candidate, *table, cluster_) * (goal.splits ? 1 : 2);
       const auto best = FindCut(*table, goal);
       next.bound = std::max(node.bound, best->cost);
-      if (node.choice.stages_per_rank > 1) next.bound = node.bound;
+      if (node.candidate.stages_per_rank > 1) next.bound = node.bound;
       Push(std::move(next));
       return;
     }
-    const std::vector<int> live = LiveAtLeast(node.choice);
-    CutStep step(node.choice, *table, training_, cluster_);
-    for (const std::vector<int>& bounds : GoodCuts(node.choice, *table, live)) {
-      next.choice.bounds = bounds;
+    const std::vector<int> live = LiveAtLeast(node.candidate);
+    CutStep step(node.candidate, *table, training_, cluster_);
+    for (const std::vector<int>& bounds : GoodCuts(node.candidate, *table, live)) {
+      next.candidate.bounds = bounds;
       next.bound = std::max(node.bound, step.AtLeast(bounds));
       Push(next);
     }
   }
 
-  static CutGoal GoalOf(const Choice& choice, bool head) {
-    const bool has_head = head && choice.stages_per_rank == 1;
-    return {.stages = choice.stages(),
-            .micro_batches = has_head ? static_cast<double>(choice.micro_batches) : 1,
+  static CutGoal GoalOf(const Candidate& candidate, bool head) {
+    const bool has_head = head && candidate.stages_per_rank == 1;
+    return {.stages = candidate.stages(),
+            .micro_batches = has_head ? static_cast<double>(candidate.micro_batches) : 1,
             .head = has_head,
-            .splits = SplitsBackward(choice.schedule)};
+            .splits = SplitsBackward(candidate.schedule)};
   }
 
   /// The cuts of a large network that are tried: without regard to memory where they fit, else
   /// those of stages that do.
-  std::vector<std::vector<int>> GoodCuts(const Choice& choice, const StageTable& table,
+  std::vector<std::vector<int>> GoodCuts(const Candidate& candidate, const StageTable& table,
                                          const std::vector<int>& live) {
     if (!space_.bounds.empty()) return {space_.bounds};
     std::vector<std::vector<int>> cuts;
     for (bool head : {true, false}) {
-      if (head && choice.stages_per_rank > 1) continue;
-      CutGoal goal = GoalOf(choice, head);
-      std::vector<int> bounds = UnlimitedCut(choice, table, goal);
-      Choice cut = choice;
+      if (head && candidate.stages_per_rank > 1) continue;
+      CutGoal goal = GoalOf(candidate, head);
+      std::vector<int> bounds = UnlimitedCut(candidate, table, goal);
+      Candidate cut = candidate;
       cut.bounds = bounds;
       if (CutMemoryAtLeast(cut, table, training_, live) > capacity_) {
         goal.fits = [&](int stage, int begin, int end) {
           const StageCost& load = table.Of(begin, end);
-          const double bytes = ModelBytes(choice, load, training_) + live[stage] * load.kept_bytes;
-          return bytes * choice.stages_per_rank <= capacity_;
+          const double bytes =
+              ModelBytes(candidate, load, training_) + live[stage] * load.kept_bytes;
+          return bytes * candidate.stages_per_rank <= capacity_;
         };
         const auto limited = FindCut(table, goal);
         if (!limited) {
@@ -312,13 +313,13 @@ class PlanSearch {
   }
 
   /// Many ways have the same one.
-  const std::vector<int>& UnlimitedCut(const Choice& choice, const StageTable& table,
+  const std::vector<int>& UnlimitedCut(const Candidate& candidate, const StageTable& table,
                                        const CutGoal& goal) {
     const auto key = std::make_tuple(&table, goal.stages, goal.micro_batches, goal.head,
                                      goal.head && goal.splits);
     auto found = cuts_.find(key);
     if (found == cuts_.end()) {
-      kept_tables_.insert(TableOf(choice));
+      kept_tables_.insert(TableOf(candidate));
       found = cuts_.emplace(key, FindCut(table, goal)->bounds).first;
     }
     return found->second;
@@ -326,38 +327,41 @@ class PlanSearch {
 
   // ---- Steps
 
-  void Simulate(const Choice& choice) {
-    const auto table = TableOf(choice);
+  void Simulate(const Candidate& candidate) {
+    const auto table = TableOf(candidate);
     std::optional<schedule::Program> program;  // the same for all cuts
-    const auto simulate = [&](const Choice& cut) {
+    const auto simulate = [&](const Candidate& cut) {
       if (!program) program = ProgramOf(cut);
-      Predicted(cut, *table, *program);
+      ForecastCut(cut, *table, *program);
     };
-    if (!choice.bounds.empty()) return simulate(choice);
-    const std::vector<int> live = LiveAtLeast(choice);
-    CutStep step(choice, *table, training_, cluster_);
-    Choice cut = choice;
-    partition::ForEachCut(network_.layers(), choice.stages(), [&](const std::vector<int>& bounds) {
-      if (step.AtLeast(bounds) >= limit_) return;
-      cut.bounds = bounds;
-      if (HasRoom(CutMemoryAtLeast(cut, *table, training_, live))) simulate(cut);
-    });
+    if (!candidate.bounds.empty()) return simulate(candidate);
+    const std::vector<int> live = LiveAtLeast(candidate);
+    CutStep step(candidate, *table, training_, cluster_);
+    Candidate cut = candidate;
+    partition::ForEachCut(network_.layers(), candidate.stages(),
+                          [&](const std::vector<int>& bounds) {
+                            if (step.AtLeast(bounds) >= limit_) return;
+                            cut.bounds = bounds;
+                            if (HasRoom(CutMemoryAtLeast(cut, *table, training_, live)))
+                              simulate(cut);
+                          });
   }
 
-  void Predicted(const Choice& choice, const StageTable& table, const schedule::Program& program) {
+  void ForecastCut(const Candidate& candidate, const StageTable& table,
+                   const schedule::Program& program) {
     ++result_.simulated;
-    Prediction prediction = PredictStep(choice, table, training_, cluster_, program);
-    if (!HasRoom(prediction.memory) || prediction.step > limit_) return;
-    Keep({choice, std::move(prediction)});
+    ClusterForecast forecast = ForecastClusterStep(candidate, table, training_, cluster_, program);
+    if (!HasRoom(forecast.memory) || forecast.step > limit_) return;
+    Keep({candidate, std::move(forecast)});
   }
 
   /// Of equally long steps the one with less memory.
   static std::pair<double, double> Score(const FoundPlan& found) {
-    return {found.prediction.step, found.prediction.memory};
+    return {found.forecast.step, found.forecast.memory};
   }
 
   void Keep(FoundPlan found) {
-    const Kin kin = KinOf(found.choice);
+    const Kin kin = KinOf(found.candidate);
     const auto known = best_.find(kin);
     if (known == best_.end()) {
       best_.emplace(kin, std::move(found));
@@ -372,24 +376,24 @@ class PlanSearch {
   void UpdateLimit() {
     if (static_cast<int>(best_.size()) < top_) return;
     std::vector<double> steps;
-    for (const auto& [kin, found] : best_) steps.push_back(found.prediction.step);
+    for (const auto& [kin, found] : best_) steps.push_back(found.forecast.step);
     const auto last = steps.begin() + (top_ - 1);
     std::nth_element(steps.begin(), last, steps.end());
     limit_ = *last;
-    std::erase_if(best_, [&](const auto& entry) { return entry.second.prediction.step > limit_; });
+    std::erase_if(best_, [&](const auto& entry) { return entry.second.forecast.step > limit_; });
   }
 
   /// Moves one bound by one layer as long as the step becomes shorter.
   void MoveBounds(FoundPlan& found) {
-    if (!space_.bounds.empty() || TriesAllCuts(found.choice)) return;
-    const auto table = TableOf(found.choice);
-    const schedule::Program program = ProgramOf(found.choice);
+    if (!space_.bounds.empty() || TriesAllCuts(found.candidate)) return;
+    const auto table = TableOf(found.candidate);
+    const schedule::Program program = ProgramOf(found.candidate);
     const int64_t actions = CountActions(program);
     int64_t budget = kMovedActions;
     bool moves = true;
     while (moves) {
       moves = false;
-      for (size_t b = 1; b + 1 < found.choice.bounds.size(); ++b) {
+      for (size_t b = 1; b + 1 < found.candidate.bounds.size(); ++b) {
         for (int by : {-1, 1}) {
           if ((budget -= actions) < 0) return;
           moves |= Move(found, b, by, *table, program);
@@ -400,18 +404,18 @@ class PlanSearch {
 
   bool Move(FoundPlan& found, size_t bound, int by, const StageTable& table,
             const schedule::Program& program) {
-    Choice choice = found.choice;
-    std::vector<int>& bounds = choice.bounds;
+    Candidate candidate = found.candidate;
+    std::vector<int>& bounds = candidate.bounds;
     bounds[bound] += by;
     const bool is_cut = bounds[bound - 1] < bounds[bound] && bounds[bound] < bounds[bound + 1];
     if (!is_cut ||
-        CutStep(choice, table, training_, cluster_).AtLeast(bounds) >= found.prediction.step) {
+        CutStep(candidate, table, training_, cluster_).AtLeast(bounds) >= found.forecast.step) {
       return false;
     }
     ++result_.simulated;
-    Prediction prediction = PredictStep(choice, table, training_, cluster_, program);
-    if (prediction.memory > capacity_ || prediction.step >= found.prediction.step) return false;
-    found = {std::move(choice), std::move(prediction)};
+    ClusterForecast forecast = ForecastClusterStep(candidate, table, training_, cluster_, program);
+    if (forecast.memory > capacity_ || forecast.step >= found.forecast.step) return false;
+    found = {std::move(candidate), std::move(forecast)};
     return true;
   }
 
@@ -448,4 +452,4 @@ FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& sp
   return PlanSearch(network, cluster, space, top).Run();
 }
 
-}  // namespace strata::predict
+}  // namespace strata::search

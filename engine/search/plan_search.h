@@ -3,11 +3,11 @@
 // Looks at pipe x data x model degrees, cuts, schedules, stages per rank, micro-batch sizes,
 // recomputation and ZeRO, together. The global batch stays what it is: size = data * micro_batches
 // * micro_batch_size. Best first: every way has a bound that its step cannot be below, coarse ones
-// at first (without cuts), better ones when its turn comes; the step is simulated (prediction.h)
-// only for those whose bound is below the best steps found so far. So the result is the best of the
-// space, exactly, but for the cuts of networks with more than kAllCuts of them: there two cuts are
-// tried, of the least slowest stage and of the least bound, and bounds of the winners are moved
-// while that helps.
+// at first (without cuts), better ones when its turn comes; the step is simulated
+// (cluster_forecast.h) only for those whose bound is below the best steps found so far. So the
+// result is the best of the space, exactly, but for the cuts of networks with more than kAllCuts of
+// them: there two cuts are tried, of the least slowest stage and of the least bound, and bounds of
+// the winners are moved while that helps.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "engine/search/cluster/cluster.h"
-#include "engine/search/cluster/prediction.h"
+#include "engine/search/cluster/cluster_forecast.h"
 #include "engine/search/cluster/stage_table.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// Cuts of a network in so many stages that are all tried.
 inline constexpr double kAllCuts = 500;
@@ -41,8 +41,8 @@ struct Space {
 };
 
 struct FoundPlan {
-  Choice choice;
-  Prediction prediction;
+  Candidate candidate;
+  ClusterForecast forecast;
 };
 
 struct FoundPlans {
@@ -61,4 +61,4 @@ struct FoundPlans {
 /// ConfigError: a batch of 0; more layers than StageTable::kMaxLayers.
 FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& space, int top = 5);
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -15,7 +15,7 @@
 #include "engine/search/cuts.h"
 #include "engine/search/search_testing.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 using testing::AnyLayers;
@@ -28,33 +28,33 @@ using testing::NumbersNetwork;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1 + 1e-9;
 
-/// A random choice that runs, with a random cut.
-Choice AnyChoice(int layers) {
-  Choice choice;
+/// A random candidate that runs, with a random cut.
+Candidate AnyChoice(int layers) {
+  Candidate candidate;
   const std::vector<std::string> names = schedule::GeneratorNames();
   while (true) {
-    choice.schedule = *rc::gen::elementOf(names);
-    choice.stages_per_rank = *rc::gen::inRange(1, 4);
-    choice.pipe = *rc::gen::inRange(1, 6);
-    choice.micro_batches = *rc::gen::inRange(1, 14);
-    const bool trains = choice.schedule != "auto" && choice.schedule != "inference";
-    const schedule::Sizes sizes{choice.pipe, choice.stages_per_rank,
-                                static_cast<int>(choice.micro_batches)};
-    if (trains && choice.stages() <= layers && schedule::Fits(choice.schedule, sizes)) break;
+    candidate.schedule = *rc::gen::elementOf(names);
+    candidate.stages_per_rank = *rc::gen::inRange(1, 4);
+    candidate.pipe = *rc::gen::inRange(1, 6);
+    candidate.micro_batches = *rc::gen::inRange(1, 14);
+    const bool trains = candidate.schedule != "auto" && candidate.schedule != "inference";
+    const schedule::Sizes sizes{candidate.pipe, candidate.stages_per_rank,
+                                static_cast<int>(candidate.micro_batches)};
+    if (trains && candidate.stages() <= layers && schedule::Fits(candidate.schedule, sizes)) break;
   }
-  choice.data = *rc::gen::element(1, 2, 4);
-  choice.model = *rc::gen::element(1, 2);
-  choice.zero = *rc::gen::inRange(0, 2);
-  choice.recompute = *rc::gen::element(Recompute::kNone, Recompute::kLayers, Recompute::kStages);
+  candidate.data = *rc::gen::element(1, 2, 4);
+  candidate.model = *rc::gen::element(1, 2);
+  candidate.zero = *rc::gen::inRange(0, 2);
+  candidate.recompute = *rc::gen::element(Recompute::kNone, Recompute::kLayers, Recompute::kStages);
   std::vector<int> inner(static_cast<size_t>(layers) - 1);
   for (size_t i = 0; i < inner.size(); ++i) inner[i] = static_cast<int>(i) + 1;
-  while (static_cast<int>(inner.size()) > choice.stages() - 1) {
+  while (static_cast<int>(inner.size()) > candidate.stages() - 1) {
     inner.erase(inner.begin() + *rc::gen::inRange<int>(0, static_cast<int>(inner.size())));
   }
-  choice.bounds = {0};
-  choice.bounds.insert(choice.bounds.end(), inner.begin(), inner.end());
-  choice.bounds.push_back(layers);
-  return choice;
+  candidate.bounds = {0};
+  candidate.bounds.insert(candidate.bounds.end(), inner.begin(), inner.end());
+  candidate.bounds.push_back(layers);
+  return candidate;
 }
 
 Cluster AnyCluster() {
@@ -76,32 +76,33 @@ Training AnyTraining() {
 
 RC_GTEST_PROP(Bounds, NoStepIsBelowThem, ()) {
   NumbersNetwork network(AnyLayers(3, 12));
-  const Choice choice = AnyChoice(network.layers());
+  const Candidate candidate = AnyChoice(network.layers());
   const Cluster cluster = AnyCluster();
   const Training training = AnyTraining();
-  const auto table = network.Table(2, choice.model, choice.recompute);
-  const Prediction prediction = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
-  const double of_cut = CutStep(choice, *table, training, cluster).AtLeast(choice.bounds);
-  const double of_all = StepAtLeast(choice, *table, training, cluster);
-  RC_ASSERT(of_cut <= prediction.step * kRounding);
-  RC_ASSERT(of_all <= prediction.step * kRounding);
+  const auto table = network.Table(2, candidate.model, candidate.recompute);
+  const ClusterForecast forecast =
+      ForecastClusterStep(candidate, *table, training, cluster, ProgramOf(candidate));
+  const double of_cut = CutStep(candidate, *table, training, cluster).AtLeast(candidate.bounds);
+  const double of_all = StepAtLeast(candidate, *table, training, cluster);
+  RC_ASSERT(of_cut <= forecast.step * kRounding);
+  RC_ASSERT(of_all <= forecast.step * kRounding);
 }
 
 RC_GTEST_PROP(Bounds, NoRankHoldsLess, ()) {
   NumbersNetwork network(AnyLayers(3, 12));
-  const Choice choice = AnyChoice(network.layers());
+  const Candidate candidate = AnyChoice(network.layers());
   const Training training = AnyTraining();
-  const auto table = network.Table(2, choice.model, choice.recompute);
-  const Prediction prediction =
-      PredictStep(choice, *table, training, MakeDevices(1, 8, 1e9), ProgramOf(choice));
-  RC_ASSERT(MemoryAtLeast(choice, *table, training) <= prediction.memory * kRounding);
-  RC_ASSERT(CutMemoryAtLeast(choice, *table, training, LiveAtLeast(choice)) <=
-            prediction.memory * kRounding);
+  const auto table = network.Table(2, candidate.model, candidate.recompute);
+  const ClusterForecast forecast = ForecastClusterStep(
+      candidate, *table, training, MakeDevices(1, 8, 1e9), ProgramOf(candidate));
+  RC_ASSERT(MemoryAtLeast(candidate, *table, training) <= forecast.memory * kRounding);
+  RC_ASSERT(CutMemoryAtLeast(candidate, *table, training, LiveAtLeast(candidate)) <=
+            forecast.memory * kRounding);
 }
 
 // ---- Predictions
 
-TEST(Predict, AStepByHand) {
+TEST(ClusterForecast, AStepByHand) {
   // Two layers of 1 + 1 + 1 on two ranks; 1f1b with two micro-batches; the first gives no gradient
   // of its input. 5 bytes cross at 1 byte per second, 2 seconds of latency.
   NumbersNetwork network(
@@ -109,59 +110,63 @@ TEST(Predict, AStepByHand) {
   Cluster cluster = MakeDevices(1, 4, 1e9);
   cluster.within = {2, 1};
   const Training training{.state_bytes = 8, .update_seconds = 0.5};
-  Choice choice{{.pipe = 2, .data = 2, .micro_batches = 2, .bounds = {0, 1, 2}}};
+  Candidate candidate{{.pipe = 2, .data = 2, .micro_batches = 2, .bounds = {0, 1, 2}}};
   const auto table = network.Table(1, 1, Recompute::kNone);
-  const Prediction prediction = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
+  const ClusterForecast forecast =
+      ForecastClusterStep(candidate, *table, training, cluster, ProgramOf(candidate));
   // F0 0-1, there at 8; F B of rank 1 8-11; F1 leaves at 6, there at 13; F B 13-16; gradients leave
   // at 11 and 16, there at 18 and 23; B (W alone) 18-19 and 23-24.
-  EXPECT_DOUBLE_EQ(prediction.pipeline, 24);
-  EXPECT_DOUBLE_EQ(prediction.bubble, 1 - (4 + 6) / 48.0);
+  EXPECT_DOUBLE_EQ(forecast.pipeline, 24);
+  EXPECT_DOUBLE_EQ(forecast.bubble, 1 - (4 + 6) / 48.0);
   // All-reduce of 40 bytes over 2 ranks: doubling 2 + 40.
-  EXPECT_DOUBLE_EQ(prediction.ranks[0].reduce, 42);
-  EXPECT_DOUBLE_EQ(prediction.ranks[0].end, 24 + 42 + 5);
-  EXPECT_DOUBLE_EQ(prediction.ranks[1].end, 16 + 42 + 5);
-  EXPECT_DOUBLE_EQ(prediction.step, 71);
+  EXPECT_DOUBLE_EQ(forecast.ranks[0].reduce, 42);
+  EXPECT_DOUBLE_EQ(forecast.ranks[0].end, 24 + 42 + 5);
+  EXPECT_DOUBLE_EQ(forecast.ranks[1].end, 16 + 42 + 5);
+  EXPECT_DOUBLE_EQ(forecast.step, 71);
   // Two activations; beside them two gradients that may arrive, and two outputs on their way.
-  EXPECT_DOUBLE_EQ(prediction.ranks[0].memory, 40 + 40 + 80 + 2 * 7 + 2 * 5 + 2 * 5);
-  EXPECT_DOUBLE_EQ(prediction.ranks[1].memory, 40 + 40 + 80 + 3);
-  EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_messages, 10);
-  EXPECT_DOUBLE_EQ(prediction.ranks[0].sent_replicas, 40);
-  choice.zero = 1;
-  const Prediction sharded = PredictStep(choice, *table, training, cluster, ProgramOf(choice));
+  EXPECT_DOUBLE_EQ(forecast.ranks[0].memory, 40 + 40 + 80 + 2 * 7 + 2 * 5 + 2 * 5);
+  EXPECT_DOUBLE_EQ(forecast.ranks[1].memory, 40 + 40 + 80 + 3);
+  EXPECT_DOUBLE_EQ(forecast.ranks[0].sent_messages, 10);
+  EXPECT_DOUBLE_EQ(forecast.ranks[0].sent_replicas, 40);
+  candidate.zero = 1;
+  const ClusterForecast sharded =
+      ForecastClusterStep(candidate, *table, training, cluster, ProgramOf(candidate));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].reduce, 2 * (2 + 20));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].update, 2.5);
   EXPECT_DOUBLE_EQ(sharded.ranks[0].memory, 40 + 40 + 40 + 2 * 7 + 2 * 5 + 2 * 5);
   Training clips = training;
   clips.clips = true;
-  EXPECT_DOUBLE_EQ(PredictStep(choice, *table, clips, cluster, ProgramOf(choice)).ranks[1].end,
-                   24 + 44 + 2 * (2 + 8) + 2.5)
+  EXPECT_DOUBLE_EQ(
+      ForecastClusterStep(candidate, *table, clips, cluster, ProgramOf(candidate)).ranks[1].end,
+      24 + 44 + 2 * (2 + 8) + 2.5)
       << "rank 1 waits for the norm";
 }
 
-TEST(Predict, OwnersShareAllOfTheOptimizersState) {
+TEST(ClusterForecast, OwnersShareAllOfTheOptimizersState) {
   StageCost stage;
   stage.parameters = 100;
   stage.weight_bytes = stage.gradient_bytes = 400;
   stage.extra_state_bytes = 80;
-  Choice choice;
-  choice.data = 4;
-  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800 + 880);
-  choice.zero = 1;
-  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800 + 220);
+  Candidate candidate;
+  candidate.data = 4;
+  EXPECT_EQ(ModelBytes(candidate, stage, {.state_bytes = 8}), 800 + 880);
+  candidate.zero = 1;
+  EXPECT_EQ(ModelBytes(candidate, stage, {.state_bytes = 8}), 800 + 220);
   stage.extra_state_bytes = -800;
-  EXPECT_EQ(ModelBytes(choice, stage, {.state_bytes = 8}), 800);
+  EXPECT_EQ(ModelBytes(candidate, stage, {.state_bytes = 8}), 800);
 }
 
-TEST(Predict, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
+TEST(ClusterForecast, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
   NumbersNetwork network(std::vector<Numbers>(4, {.parameters = 1, .output = 1}));
   Cluster cluster = MakeDevices(4, 2, 1e9);
   cluster.within = {0, 10};
   cluster.between = {0, 10};
-  const Choice choice{{.pipe = 2, .data = 2, .model = 2, .micro_batches = 6, .bounds = {0, 2, 4}}};
+  const Candidate candidate{
+      {.pipe = 2, .data = 2, .model = 2, .micro_batches = 6, .bounds = {0, 2, 4}}};
   const auto table = network.Table(1, 2, Recompute::kNone);
-  const schedule::Program program = ProgramOf(choice);
+  const schedule::Program program = ProgramOf(candidate);
   const auto step = [&](const Slowness& slowness) {
-    return PredictStep(choice, *table, {}, cluster, program, slowness).step;
+    return ForecastClusterStep(candidate, *table, {}, cluster, program, slowness).step;
   };
   const double usual = step({});
   EXPECT_EQ(step({.ranks = {{5, 1.0}}}), usual);
@@ -245,15 +250,15 @@ RC_GTEST_PROP(Search, IsNeverWorseThanBruteForce, ()) {
     }
   }
   RC_ASSERT(result.best.size() == 1u);
-  RC_ASSERT(result.best[0].prediction.step <= least * kRounding);
-  RC_ASSERT(result.best[0].prediction.step >= least / kRounding);
+  RC_ASSERT(result.best[0].forecast.step <= least * kRounding);
+  RC_ASSERT(result.best[0].forecast.step >= least / kRounding);
 }
 
 // ---- Properties
 
 double BestStep(NumbersNetwork& network, const Cluster& cluster, const Space& space) {
   const FoundPlans result = SearchPlans(network, cluster, space, 1);
-  return result.best.empty() ? kNever : result.best[0].prediction.step;
+  return result.best.empty() ? kNever : result.best[0].forecast.step;
 }
 
 RC_GTEST_PROP(Search, MoreOfAnythingIsNeverSlower, ()) {
@@ -291,13 +296,14 @@ RC_GTEST_PROP(Search, WhatItFindsFitsAndIsInOrder, ()) {
   RC_ASSERT(!result.best.empty() || result.least_memory > cluster.memory());
   double last = 0;
   for (const FoundPlan& found : result.best) {
-    const Choice& choice = found.choice;
-    RC_ASSERT(choice.ranks() <= cluster.devices());
-    RC_ASSERT(choice.data * choice.micro_batches * choice.micro_batch_size == space.batch);
-    const auto table = network.Table(choice.micro_batch_size, choice.model, choice.recompute);
-    const Prediction again =
-        PredictStep(choice, *table, network.training(), cluster, ProgramOf(choice));
-    RC_ASSERT(again.step == found.prediction.step);
+    const Candidate& candidate = found.candidate;
+    RC_ASSERT(candidate.ranks() <= cluster.devices());
+    RC_ASSERT(candidate.data * candidate.micro_batches * candidate.micro_batch_size == space.batch);
+    const auto table =
+        network.Table(candidate.micro_batch_size, candidate.model, candidate.recompute);
+    const ClusterForecast again =
+        ForecastClusterStep(candidate, *table, network.training(), cluster, ProgramOf(candidate));
+    RC_ASSERT(again.step == found.forecast.step);
     RC_ASSERT(again.memory <= cluster.memory());
     RC_ASSERT(last <= again.step * kRounding);
     last = again.step;
@@ -316,14 +322,14 @@ TEST(Search, PinsHold) {
   space.bounds = {0, 1, 6};
   const FoundPlans result = SearchPlans(network, cluster, space);
   ASSERT_EQ(result.best.size(), 1u);
-  const Choice& choice = result.best[0].choice;
-  EXPECT_EQ(choice.pipe, 2);
-  EXPECT_EQ(choice.data, 2);
-  EXPECT_EQ(choice.schedule, "gpipe");
-  EXPECT_EQ(choice.micro_batches, 4);
-  EXPECT_EQ(choice.micro_batch_size, 1);
-  EXPECT_EQ(choice.recompute, Recompute::kStages);
-  EXPECT_THAT(choice.bounds, ElementsAre(0, 1, 6));
+  const Candidate& candidate = result.best[0].candidate;
+  EXPECT_EQ(candidate.pipe, 2);
+  EXPECT_EQ(candidate.data, 2);
+  EXPECT_EQ(candidate.schedule, "gpipe");
+  EXPECT_EQ(candidate.micro_batches, 4);
+  EXPECT_EQ(candidate.micro_batch_size, 1);
+  EXPECT_EQ(candidate.recompute, Recompute::kStages);
+  EXPECT_THAT(candidate.bounds, ElementsAre(0, 1, 6));
 }
 
 TEST(Search, TriesEveryScheduleThatTrains) {
@@ -336,7 +342,7 @@ TEST(Search, TriesEveryScheduleThatTrains) {
     space.schedules = {name};
     const FoundPlans result = SearchPlans(network, MakeDevices(1, 2, 1e9), space);
     ASSERT_FALSE(result.best.empty()) << name;
-    EXPECT_EQ(result.best[0].choice.schedule, name);
+    EXPECT_EQ(result.best[0].candidate.schedule, name);
   }
 }
 
@@ -390,9 +396,9 @@ TEST(Search, FindsALargeTransformersPlanOn1024Devices) {
   for (const Numbers& layer : Transformer()) {
     work += layer.forward + layer.input_grad + layer.weight_grad;
   }
-  EXPECT_GE(best.prediction.step, 1536 * work / 1024 * 0.99);
-  EXPECT_LE(best.prediction.step, 1536 * work / 1024 * 1.5);
-  EXPECT_LE(best.prediction.memory, cluster.memory());
+  EXPECT_GE(best.forecast.step, 1536 * work / 1024 * 0.99);
+  EXPECT_LE(best.forecast.step, 1536 * work / 1024 * 1.5);
+  EXPECT_LE(best.forecast.memory, cluster.memory());
   // The search does not come near to simulating everything.
   EXPECT_GT(result.considered, 1000);
   EXPECT_LT(result.simulated, 2000);
@@ -401,4 +407,4 @@ TEST(Search, FindsALargeTransformersPlanOn1024Devices) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -230,7 +230,7 @@ void Rebalancer::FindProgram() {
   if (program_) return;
   program_ = TrainingProgram(job_, plan_, static_cast<int>(plan_.batch.micro_batches), script_);
   if (most_memory_ > 0) return;
-  const int64_t memory = LargestTotal(PredictMemory(job_, plan_, *plan_.costs, *program_));
+  const int64_t memory = LargestTotal(ForecastMemory(job_, plan_, *plan_.costs, *program_));
   most_memory_ = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
 }
 
@@ -317,7 +317,7 @@ std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts) {
         RecutPlan(job_, plan_, cuts, std::make_shared<const ModelCosts>(Costs(cuts)), script_);
     const schedule::Program program =
         TrainingProgram(job_, plan, static_cast<int>(plan.batch.micro_batches), script_);
-    if (LargestTotal(PredictMemory(job_, plan, *plan.costs, program)) > most_memory_) return {};
+    if (LargestTotal(ForecastMemory(job_, plan, *plan.costs, program)) > most_memory_) return {};
     return Simulate(program, StepCosts(job_, plan, *plan.costs, LinksOfStages(plan))).makespan;
   } catch (const ConfigError&) {
     return std::nullopt;

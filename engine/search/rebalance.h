@@ -60,7 +60,7 @@ class Rebalancer {
   /// more to gain by then.
   std::optional<BetterCuts> AfterStep(const MeasuredStep& step, int64_t left);
   /// So long the last AfterStep() has taken, which counts as the time of moves does.
-  void Thought(double seconds) { moved_ += seconds; }
+  void AddSearchTime(double seconds) { moved_ += seconds; }
   /// The plan has other cuts now; how long it took to move.
   void Moved(double seconds);
 

@@ -163,7 +163,7 @@ TEST_F(RebalancerTest, WhatIsRecomputedIsNotDueToLayersThatCame) {
 
 TEST_F(RebalancerTest, SearchesTakeTimeAsMovesDo) {
   Rebalancer rebalancer(job_, plan_, nullptr);
-  rebalancer.Thought(1e3);
+  rebalancer.AddSearchTime(1e3);
   EXPECT_FALSE(Run(rebalancer, 100, Even(), {1, 3}));
 }
 

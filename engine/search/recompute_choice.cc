@@ -15,7 +15,7 @@ namespace {
 using schedule::Program;
 
 /// Of each stage of a rank a way, by its place in the stage's front.
-using Ways = std::vector<size_t>;
+using FrontPlaces = std::vector<size_t>;
 
 /// The stages of one rank, which share its memory.
 class RankChooser {
@@ -30,12 +30,12 @@ class RankChooser {
         costs_(costs) {}
 
   /// The cheapest ways that fit; empty where none do, and then least() is what they would need.
-  Ways Choose() {
-    const Ways cheapest = Cheapest();
+  FrontPlaces Choose() {
+    const FrontPlaces cheapest = Cheapest();
     if (!cheapest.empty()) return cheapest;
-    const Ways smallest = Smallest();
+    const FrontPlaces smallest = Smallest();
     least_ = MemoryOf(smallest);
-    return least_.total() <= limit_ ? Cheaper(smallest) : Ways();
+    return least_.total() <= limit_ ? Cheaper(smallest) : FrontPlaces();
   }
 
   const RankMemory& least() const { return least_; }
@@ -44,35 +44,35 @@ class RankChooser {
  private:
   const std::vector<Recomputation>& front(size_t k) const { return fronts_[stages_[k]]; }
 
-  double SecondsOf(const Ways& ways) const {
+  double SecondsOf(const FrontPlaces& ways) const {
     double seconds = 0;
     for (size_t k = 0; k < ways.size(); ++k) seconds += front(k)[ways[k]].seconds();
     return seconds;
   }
 
-  RankMemory MemoryOf(const Ways& ways) {
+  RankMemory MemoryOf(const FrontPlaces& ways) {
     for (size_t k = 0; k < ways.size(); ++k) {
       costs_[stages_[k]] = front(k)[ways[k]].cost;
     }
     return memory_.Of(rank_, costs_);
   }
-  bool Fits(const Ways& ways) { return MemoryOf(ways).total() <= limit_; }
+  bool Fits(const FrontPlaces& ways) { return MemoryOf(ways).total() <= limit_; }
 
   /// All combinations in the order of their seconds, until one fits or too many did not.
-  Ways Cheapest() {
-    using Entry = std::pair<double, Ways>;
+  FrontPlaces Cheapest() {
+    using Entry = std::pair<double, FrontPlaces>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
-    std::set<Ways> seen;
-    const auto add = [&](Ways ways) {
+    std::set<FrontPlaces> seen;
+    const auto add = [&](FrontPlaces ways) {
       if (seen.insert(ways).second) open.emplace(SecondsOf(ways), std::move(ways));
     };
-    add(Ways(stages_.size(), 0));
+    add(FrontPlaces(stages_.size(), 0));
     for (int tried = 0; !open.empty() && tried < kMostTried; ++tried) {
-      const Ways ways = open.top().second;
+      const FrontPlaces ways = open.top().second;
       open.pop();
       if (Fits(ways)) return ways;
       for (size_t k = 0; k < ways.size(); ++k) {
-        Ways next = ways;
+        FrontPlaces next = ways;
         if (++next[k] < front(k).size()) add(std::move(next));
       }
     }
@@ -80,8 +80,8 @@ class RankChooser {
   }
 
   /// With the least memory, one stage after the other until none gains: the least of all for one.
-  Ways Smallest() {
-    Ways ways(stages_.size());
+  FrontPlaces Smallest() {
+    FrontPlaces ways(stages_.size());
     for (size_t k = 0; k < ways.size(); ++k) {
       const auto least = std::ranges::min_element(
           front(k), {}, [](const Recomputation& way) { return way.cost.kept_bytes; });
@@ -91,7 +91,7 @@ class RankChooser {
     for (bool gains = true; gains;) {
       gains = false;
       for (size_t k = 0; k < ways.size(); ++k) {
-        Ways tried = ways;
+        FrontPlaces tried = ways;
         for (tried[k] = 0; tried[k] < front(k).size(); ++tried[k]) {
           const int64_t total = MemoryOf(tried).total();
           if (total >= now) continue;
@@ -105,9 +105,9 @@ class RankChooser {
   }
 
   /// Each stage as cheap as the others' ways let it be; `ways` fit.
-  Ways Cheaper(Ways ways) {
+  FrontPlaces Cheaper(FrontPlaces ways) {
     for (size_t k = 0; k < ways.size(); ++k) {
-      Ways tried = ways;
+      FrontPlaces tried = ways;
       for (tried[k] = 0; tried[k] < ways[k]; ++tried[k]) {
         if (!Fits(tried)) continue;
         ways = tried;
@@ -159,7 +159,7 @@ RecomputeChoice RecomputeChooser::Choose(const Program& program) const {
   for (int rank = 0; rank < program.ranks(); ++rank) {
     const std::vector<int> stages = schedule::StagesOfRank(program, rank);
     RankChooser chooser(forecast, plan_.memory, rank, stages, fronts_, choice.costs);
-    const Ways ways = chooser.Choose();
+    const FrontPlaces ways = chooser.Choose();
     if (ways.empty()) {
       if (choice.fits || chooser.least().total() > choice.least.total()) {
         choice.least = chooser.least();

@@ -56,8 +56,8 @@ Job Auto(Job job, int64_t memory) {
 
 std::vector<RankMemory> Memory(const Job& job, const Plan& plan) {
   const int micro_batches = static_cast<int>(plan.batch.micro_batches);
-  return PredictMemory(job, plan, CostsOf(job, plan, nullptr),
-                       TrainingProgram(job, plan, micro_batches, nullptr));
+  return ForecastMemory(job, plan, CostsOf(job, plan, nullptr),
+                        TrainingProgram(job, plan, micro_batches, nullptr));
 }
 
 /// Seconds of a nominal core, of each stage's recomputation.

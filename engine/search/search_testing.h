@@ -11,7 +11,7 @@
 
 #include "engine/search/plan_search.h"
 
-namespace strata::predict::testing {
+namespace strata::search::testing {
 
 /// One layer: seconds and bytes of a micro-batch of one sample. Larger ones take as many times as
 /// much, and `launch` once.
@@ -101,4 +101,4 @@ inline Cluster MakeDevices(int nodes, int devices_per_node, double memory) {
   return cluster;
 }
 
-}  // namespace strata::predict::testing
+}  // namespace strata::search::testing

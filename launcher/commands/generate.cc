@@ -107,7 +107,7 @@ class GenerateJob : public InferenceJob {
 };
 
 /// Takes the prompts out of the arguments, as they are: a text may have commas, or be a number.
-std::vector<std::string> TakePrompts(Arguments& arguments) {
+std::vector<std::string> GroupPrompts(Arguments& arguments) {
   constexpr std::string_view kPrompt = "--prompt";
   std::vector<std::string> prompts;
   Arguments rest;
@@ -135,7 +135,7 @@ void ReadPrompts(const std::string& path, std::vector<std::string>& prompts) {
 
 int Run(const Command& command, const Arguments& given) {
   Arguments arguments = given;
-  std::vector<std::string> prompts = TakePrompts(arguments);
+  std::vector<std::string> prompts = GroupPrompts(arguments);
   const Value own = ParseScriptArguments(command, arguments).flags.own();
   if (own["prompts"].is_string()) ReadPrompts(own["prompts"].as_string(), prompts);
   if (prompts.empty()) throw ConfigError("strata generate: give --prompt=TEXT or --prompts=FILE");

@@ -53,7 +53,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Plan plan =
       PlanHere(job, own, state.script(),
                {.measure = std::move(measure), .wants_seconds = !own["write_costs"].is_null()});
-  const Forecast forecast = Predict(job, plan, &state.script());
+  const Forecast forecast = ForecastPlan(job, plan, &state.script());
   if (WantsPictures(own)) {
     WritePictures(own, picture::PlanPicture(job, plan, forecast.step));
   }

@@ -52,7 +52,7 @@ Outcome TrainOn(const Placement& placement, const Command& command,
 
 /// The arguments with flags that hold over those before: the training goes on with what it has
 /// saved. As they are where that is nothing: a save or weights that it began with are named there.
-std::vector<std::string> GoingOn(std::vector<std::string> arguments, const TrainReport& report) {
+std::vector<std::string> WithResume(std::vector<std::string> arguments, const TrainReport& report) {
   const std::string save = report.saves().Resume();
   if (save.empty()) return arguments;
   std::vector<std::string> flags = {"--resume=" + save};
@@ -61,7 +61,7 @@ std::vector<std::string> GoingOn(std::vector<std::string> arguments, const Train
 }
 
 /// Where a job that is started again goes on, for people.
-std::string Whence(const NewSaves& saves) {
+std::string RestartSource(const NewSaves& saves) {
   const std::string save = saves.Resume();
   if (save == kLatestSave) return "from the last save";
   if (!save.empty()) return "from the best save: there is no other yet";
@@ -102,12 +102,12 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
   };
   while (true) {
     const Outcome outcome =
-        TrainOn(placement, command, GoingOn(arguments, report), own, logs, options);
+        TrainOn(placement, command, WithResume(arguments, report), own, logs, options);
     if (!restarts.Again(outcome, report.furthest(), MonotonicSeconds())) return restarts.outcome();
     terminal.ClearStatus();
     const double pause = restarts.Pause();
     terminal.ErrorLine(Str("strata: ", outcome.cause, "\nstrata: ", restarts.Count(), ", ",
-                           Whence(report.saves()),
+                           RestartSource(report.saves()),
                            pause > 0 ? ", in " + FormatSeconds(pause) : ""));
     // A signal ends this process now, as no job runs.
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));

@@ -155,7 +155,7 @@ void TrainingJob::OnJob(const Job& job, Reporter& reporter) {
 void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
                          Reporter& reporter) {
   SamplesOf(job, plan);  // what the model cannot write is told before a rank starts
-  const Forecast forecast = Predict(job, plan, &script);
+  const Forecast forecast = ForecastPlan(job, plan, &script);
   bubble_ = forecast.outlook.simulation.bubble;
   work_ = WorkOfRanks(plan);
   program_ = forecast.step.program;

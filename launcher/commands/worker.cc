@@ -15,7 +15,7 @@ int Run(const Command&, const std::vector<std::string>& arguments) {
   if (!arguments.empty()) throw ConfigError("strata worker takes nothing but its standard input");
   static const Command train = TrainCommand();
   return RunWorker([](const Value& job, int& store_port) -> std::unique_ptr<JobProgram> {
-    Placement placement = TakeRemoteJob(job, store_port);
+    Placement placement = ApplyRemoteJob(job, store_port);
     const std::string transport = TransportOfLinksJob(job);
     if (!transport.empty()) return std::make_unique<LinksJob>(std::move(placement), transport);
     return std::make_unique<TrainingJob>(train, ArgumentsOf(job), std::move(placement));

@@ -132,7 +132,7 @@ std::vector<RemoteHost> RemoteHosts(const Placement& placement,
   return hosts;
 }
 
-Placement TakeRemoteJob(const Value& job, int& store_port) {
+Placement ApplyRemoteJob(const Value& job, int& store_port) {
   const std::string name = HostName();
   if (job["version"] != Value(kVersion)) {
     throw ConfigError(

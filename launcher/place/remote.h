@@ -31,7 +31,7 @@ Environment Forwarded(const Environment& environment);
 /// In the worker: changes to the job's folder, sets its environment variables, and returns its
 /// placement. If rank 0 is here, binds the store's socket and sets `store_port`. Throws ConfigError
 /// for a job of another version or with missing entries, and when the folder does not exist.
-Placement TakeRemoteJob(const Value& job, int& store_port);
+Placement ApplyRemoteJob(const Value& job, int& store_port);
 /// The arguments behind `strata train`.
 std::vector<std::string> ArgumentsOf(const Value& job);
 

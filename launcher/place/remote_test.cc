@@ -70,11 +70,11 @@ TEST(RemoteHostsTest, WhatAShellCouldMisread) {
   EXPECT_THAT(ConfigErrorOf([] { Hosts({"--ssh= "}); }), HasSubstr("--ssh names no program"));
 }
 
-TEST(TakeRemoteJobTest, GivesThePlacementAndBindsRankZerosStore) {
+TEST(ApplyRemoteJobTest, GivesThePlacementAndBindsRankZerosStore) {
   Value job = Hosts({})[0].job;
   job.Set("store_port", 0).Set("store_host", "localhost").Set("world_size", 2);
   int port = 0;
-  const Placement placement = TakeRemoteJob(job, port);
+  const Placement placement = ApplyRemoteJob(job, port);
   EXPECT_GT(port, 0);
   EXPECT_EQ(placement.first.store_port, port);
   EXPECT_GE(placement.first.store_fd, 0);
@@ -84,13 +84,13 @@ TEST(TakeRemoteJobTest, GivesThePlacementAndBindsRankZerosStore) {
   ::close(placement.first.store_fd);
 }
 
-TEST(TakeRemoteJobTest, Refusals) {
+TEST(ApplyRemoteJobTest, Refusals) {
   const Value job = Hosts({})[1].job;
   const auto error = [&](const char* name, Value value) {
     Value other = job;
     other.Set("store_port", 4000).Set(name, std::move(value));
     int port = 0;
-    return ConfigErrorOf([&] { TakeRemoteJob(other, port); });
+    return ConfigErrorOf([&] { ApplyRemoteJob(other, port); });
   };
   EXPECT_THAT(error("version", "0"), HasSubstr("the launcher is the string \"0\""));
   EXPECT_THAT(error("folder", "/no/where"), HasSubstr("has no folder /no/where"));

@@ -76,7 +76,7 @@ Value ListOf(const std::vector<T>& elements) {
 
 }  // namespace
 
-Forecast Predict(const Job& job, const Plan& plan, Script* script) {
+Forecast ForecastPlan(const Job& job, const Plan& plan, Script* script) {
   Forecast forecast;
   forecast.step = ForecastHere(job, plan, script);
   forecast.buffers = schedule::Buffers(

@@ -23,7 +23,7 @@ struct Forecast {
 
 /// Generates the job's program, checks its lowered form, and simulates it. Throws ConfigError when
 /// the plan cannot have the schedule, and when the program is wrong.
-Forecast Predict(const Job& job, const Plan& plan, Script* script);
+Forecast ForecastPlan(const Job& job, const Plan& plan, Script* script);
 
 /// The full report: tables of layers with their work and memory, tables of stages, cuts, grid,
 /// batch, the schedule with its picture, and the bubble.

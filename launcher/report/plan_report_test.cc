@@ -70,7 +70,7 @@ struct Planned {
   explicit Planned(Job j)
       : job(std::move(j)),
         plan(MakePlan(job, {}, nullptr)),
-        forecast(Predict(job, plan, nullptr)) {}
+        forecast(ForecastPlan(job, plan, nullptr)) {}
   Job job;
   Plan plan;
   Forecast forecast;

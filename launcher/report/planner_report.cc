@@ -24,23 +24,23 @@ std::vector<std::string> ListOf(const Value& flag) {
   return flag.is_null() ? std::vector<std::string>() : Split(flag.as_string(), ',');
 }
 
-predict::Cluster ClusterFor(const Job& job, const Value& flags) {
-  predict::ClusterRequest request = predict::ToRequest(flags, job);
+search::Cluster ClusterFor(const Job& job, const Value& flags) {
+  search::ClusterRequest request = search::ToRequest(flags, job);
   const bool says_size = request.gpus > 0 || request.cluster.is_map() || !request.links.empty();
   const Parallel& degrees = job.parallel;
   const int ranks =
       std::max(degrees.pipe, 1) * std::max(degrees.data, 1) * std::max(degrees.model, 1);
-  const predict::Cluster cluster = predict::MakeCluster(request);
+  const search::Cluster cluster = search::MakeCluster(request);
   if (says_size || ranks <= cluster.devices()) return cluster;
   const int per_node = cluster.devices_per_node;
   request.gpus = (ranks + per_node - 1) / per_node * per_node;
-  return predict::MakeCluster(request);
+  return search::MakeCluster(request);
 }
 
 /// The job for the planner's cluster: costs and links are the cluster's. It has the cluster's
 /// memory limit only if the limit decides about recomputation. Otherwise it has none, so that a
 /// plan that exceeds the memory is shown.
-Job PlacedOn(const predict::Cluster& cluster, Job job) {
+Job PlacedOn(const search::Cluster& cluster, Job job) {
   const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
   job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;
   job.costs.clear();
@@ -49,7 +49,7 @@ Job PlacedOn(const predict::Cluster& cluster, Job job) {
 }
 
 std::string Simulated(const Job& job, const Value& flags, Script* script) {
-  const predict::Cluster cluster = ClusterFor(job, flags);
+  const search::Cluster cluster = ClusterFor(job, flags);
   PlanOptions options{.gpus = cluster.devices(), .links = cluster.links};
   const Value& gpus = flags["gpus"];
   if (!gpus.is_null()) options.world_size = static_cast<int>(gpus.as_int());
@@ -58,7 +58,7 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const schedule::Program program =
       TrainingProgram(placed, plan, static_cast<int>(plan.batch.micro_batches), script);
   schedule::LowerAndCheck(program);
-  const predict::SimulatedRun run =
+  const search::SimulatedRun run =
       SimulateRun(placed, plan, program, cluster, ListOf(flags["straggler"]),
                   ListOf(flags["slow_link"]), script);
   return flags["json"].as_bool() ? RunRecord(run).ToJson(2) + "\n" : RunText(run);
@@ -70,7 +70,7 @@ FieldTable PlannerFields() {
   FieldTable fields = {
       Field::Bool("auto", "searches the best way to train on a cluster").Default(false),
       Field::Bool("simulate", "the job's own plan on a cluster").Default(false)};
-  for (const Field& field : predict::ClusterFlags()) fields.push_back(field);
+  for (const Field& field : search::ClusterFlags()) fields.push_back(field);
   fields.push_back(Field::String("straggler", "slow ranks for --simulate, 5:1.5,7:2").Optional());
   fields.push_back(
       Field::String("slow_link", "slow links for --simulate, 0-8:4,node3:2").Optional());
@@ -107,8 +107,8 @@ std::string PlannerReport(const Job& job, const Value& given, const Value& flags
   if (given.Has("schedule") && job.schedule.name == "inference") {
     throw ConfigError("--auto searches how to train, and --schedule=inference has no backwards");
   }
-  const predict::JobSearch search =
-      SearchFor(job, given, predict::ToRequest(flags, job), kShown, script);
+  const search::JobSearch search =
+      SearchFor(job, given, search::ToRequest(flags, job), kShown, script);
   return flags["json"].as_bool() ? SearchRecord(search).ToJson(2) + "\n" : SearchText(search);
 }
 

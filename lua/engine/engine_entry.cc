@@ -17,7 +17,7 @@
 #include "engine/base/tensors/copy_on_write.h"
 #include "engine/base/tensors/threads.h"
 #include "engine/base/text.h"
-#include "engine/comm/cuda/take_device.h"
+#include "engine/comm/cuda/use_device.h"
 #include "engine/comm/transports/make_transport.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/random/random.h"
@@ -120,7 +120,7 @@ class Api : public EngineApi {
   std::unique_ptr<Engine> OpenThreads(const Job& job, const Plan& plan, State& state,
                                       std::span<FlightRing> flight) const override {
     InstallTensors(state);
-    TakeDevice(plan.device, 0);
+    UseDevice(plan.device, 0);
     return MakeThreadsEngine(job, plan, ScriptOf(state), flight);
   }
 
@@ -128,7 +128,7 @@ class Api : public EngineApi {
                                    const RankPlace& place,
                                    std::shared_ptr<ProvedPrograms> programs) const override {
     Install(state);
-    TakeDevice(plan.device, place.local_rank);
+    UseDevice(plan.device, place.local_rank);
     auto transport =
         MakeTransport(plan.transport, place, LinksOf(plan), GroupsOf(plan), job.timeout);
     CompareJobs(job, plan, programs.get(), *transport);
@@ -225,7 +225,7 @@ class Api : public EngineApi {
                          const std::string& host) const override {
     constexpr double kSeconds = 1, kMostWait = 60;
     SetThreads(1);  // a fork has no pool of the threads that its parent had
-    const at::Device device = TakeDevice(transport == "nccl" ? "cuda" : "cpu", place.local_rank);
+    const at::Device device = UseDevice(transport == "nccl" ? "cuda" : "cpu", place.local_rank);
     const auto links =
         MakeTransport(transport, place, LinksBetweenAll(place.world_size), {}, kMostWait);
     LinkTable table = strata::MeasureLinks(*links, host, device, kSeconds);

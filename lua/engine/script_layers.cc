@@ -117,7 +117,7 @@ class SelfLayer : public CompositeLayer {
     if (own_parameters_ + own_buffers_ == 0) return CallForward(state_, spec_, self_, inputs);
     return CallForward(state_, spec_, self_, inputs, [this](lua_State* L) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
-      TakeAssigned(L);
+      CopyAssigned(L);
     });
   }
 
@@ -149,7 +149,7 @@ class SelfLayer : public CompositeLayer {
 
   /// What a function has set in place of the tensors of the self at the top of the stack: copies
   /// it into a buffer, as PyTorch's modules take it, and refuses it for a parameter.
-  void TakeAssigned(lua_State* L) {
+  void CopyAssigned(lua_State* L) {
     const int self = lua_gettop(L);
     bool is_new = false;
     const auto assigned = [&](const std::string& name, const at::Tensor& own) {
@@ -269,7 +269,7 @@ class OwnLayer : public SelfLayer {
       TakeMembers(L, members, values, Build(L, script, members, values));
       SetFields(L);
       if (PushReset(L, spec_.init)) Reset(L);
-      TakeAssigned(L);
+      CopyAssigned(L);
       TakeSelf(L);
     });
   }
@@ -302,14 +302,14 @@ class OwnLayer : public SelfLayer {
         PushFunction(L, member.declaration.init);
         PushTensor(L, value);
         CallNested(L, 1, 1);
-        TakeInitialValue(L, member, value);
+        ApplyInitialValue(L, member, value);
       }
     }
     return layers;
   }
 
   /// What the init function at the top of the stack gave: nothing, the parameter, or values for it.
-  void TakeInitialValue(lua_State* L, const OwnMember& member, const at::Tensor& value) const {
+  void ApplyInitialValue(lua_State* L, const OwnMember& member, const at::Tensor& value) const {
     const at::Tensor* const given = TensorAt(L, -1);
     const bool fits = given != nullptr && given->sizes() == value.sizes();
     if (!lua_isnil(L, -1) && !fits) {

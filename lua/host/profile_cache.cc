@@ -118,7 +118,7 @@ const typename Map::mapped_type* FindIn(const Map& map, const std::string& key) 
 }
 
 /// Of layers that are alike the mean.
-void TakeLayers(const MeasureTask& task, const Profile& profile, KnownSeconds& layers) {
+void AddLayerMeans(const MeasureTask& task, const Profile& profile, KnownSeconds& layers) {
   std::map<std::string, int> counts;
   for (size_t i = 0; i < profile.layers.size(); ++i) {
     const PassSeconds& taken = profile.layers[i];
@@ -214,7 +214,7 @@ void ProfileCache::Add(const KnownSeconds& layers, double processor_share) {
 
 void ProfileCache::Add(const MeasureTask& task, const Profile& profile) {
   Read();
-  TakeLayers(task, profile, alone_.layers);
+  AddLayerMeans(task, profile, alone_.layers);
   Profile& rest = alone_.jobs[RestKey(task)] = profile;
   rest.layers.clear();
   const std::string trouble = Write();
@@ -237,7 +237,7 @@ void ProfileCache::AddRun(const MeasureTask& task, const Profile& profile) {
   if (is_full) runs.erase(std::ranges::find_if(runs, is_alike));
   if (runs.size() == kRunsOfJob) runs.erase(runs.begin());
   runs.push_back({task.plan, profile});
-  TakeLayers(task, Median(runs), runs_.layers);
+  AddLayerMeans(task, Median(runs), runs_.layers);
   runs_.jobs[RunKey(task)] = std::move(runs);
   Write();
 }

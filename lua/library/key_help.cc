@@ -47,7 +47,7 @@ std::vector<std::string> ChoicesOf(const Field& field) {
     for (std::string& name : names) name.resize(std::min(name.find("REGEX"), name.size()));
     return names;
   }
-  if (field.name == "cluster") return predict::ClusterNames();
+  if (field.name == "cluster") return search::ClusterNames();
   if (field.kind == FieldKind::kDType) return DTypeNames();
   std::vector<std::string> names = NamesOf(TablesOf(field));
   names.insert(names.end(), field.choices.begin(), field.choices.end());

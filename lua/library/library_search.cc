@@ -18,7 +18,7 @@ namespace {
 
 const FieldTable& Fields() {
   static const FieldTable kFields = [] {
-    FieldTable fields = predict::ClusterFlags();
+    FieldTable fields = search::ClusterFlags();
     fields.push_back(
         Field::Int("top", "how many plans are given").AtLeast(1).AtMost(100).Default(5));
     return fields;
@@ -66,8 +66,8 @@ Shown JobSearch(lua_State* L, const JobObject& self) {
   PushValue(L, keys);
   const Job job = ChangedJob(L, self, lua_gettop(L));
   const Value given = Overrides(keys, State::Core::Of(L).Place(L));
-  const predict::JobSearch search =
-      SearchFor(job, given, predict::ToRequest(options, job),
+  const search::JobSearch search =
+      SearchFor(job, given, search::ToRequest(options, job),
                 static_cast<int>(options["top"].as_int()), &State::Core::Of(L).owner.script());
   const std::string text = SearchText(search);
   return {SearchRecord(search).Set("text", text), text};

@@ -11,7 +11,7 @@
 
 #include "engine/base/text.h"
 #include "engine/comm/cuda/nccl.h"
-#include "engine/comm/cuda/take_device.h"
+#include "engine/comm/cuda/use_device.h"
 #include "engine/comm/transports/thread_transport.h"
 #include "tests/shadow/device.h"
 #include "tests/shadow/fake_nccl.h"
@@ -91,7 +91,7 @@ inline std::vector<std::string> RunRanks(
         meeting.hosts[rank] = Machine::Get().ThisHost();
       }
       try {
-        const c10::Device device = TakeDevice("shadow", rank);
+        const c10::Device device = UseDevice("shadow", rank);
         body(MakeNcclTransport(nccl, device, std::make_unique<Control>(*controls[rank], meeting),
                                links, groups, timeout));
       } catch (const std::exception& error) {

@@ -15,7 +15,7 @@ namespace strata {
 /// `links`, and one for every group. They are opened up front, since opening one at its first use
 /// could wait for a rank that is busy elsewhere. A link from a rank to itself has a communicator of
 /// one rank (for tests on one GPU). Groups use NCCL's own collectives. `nccl` must outlive the
-/// transport; `device` is the calling thread's (TakeDevice()).
+/// transport; `device` is the calling thread's (UseDevice()).
 ///
 /// Each communicator has a stream of its own. Send() makes that stream wait for what the
 /// current stream has queued. Wait() makes the current stream wait for the message. The host waits

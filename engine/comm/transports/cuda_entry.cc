@@ -7,7 +7,7 @@
 #include "engine/comm/cuda/cuda_library.h"
 #include "engine/comm/cuda/nccl.h"
 #include "engine/comm/cuda/nccl_library.h"
-#include "engine/comm/cuda/take_device.h"
+#include "engine/comm/cuda/use_device.h"
 #include "engine/comm/transports/gloo.h"
 
 namespace strata {
@@ -24,7 +24,7 @@ std::unique_ptr<Transport> MakeTransportOfGpus(const RankPlace& place,
     throw WorldError(
         Str("rank ", place.rank, " needs GPU ", place.local_rank, ", this machine has ", devices));
   }
-  const c10::Device device = TakeDevice(c10::kCUDA, place.local_rank);
+  const c10::Device device = UseDevice(c10::kCUDA, place.local_rank);
   try {
     return MakeNcclTransport(NcclLibrary(), device,
                              MakeGlooTransport(place, {}, host_groups, timeout), links, groups,

@@ -1,5 +1,5 @@
-// Non-blocking TCP. A thread sends what the kernel does not take at once (Drain), and listening
-// ends when all peers have come (Door).
+// Non-blocking TCP. A thread sends what the kernel does not take at once (SendQueueThread), and
+// listening ends when all peers have come (Acceptor).
 #include "engine/comm/transports/wires.h"
 
 #include <netdb.h>
@@ -84,18 +84,18 @@ Clock::time_point EndOf(double seconds) {
   return Clock::now() + std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// A signal that poll() can wait for: its descriptor is readable from Ring() on, until Hush().
-class Bell {
+/// A signal that poll() can wait for: its descriptor is readable from Signal() on, until Reset().
+class EventFd {
  public:
-  Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  EventFd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!fd_.is_open()) ThrowErrno("an eventfd");
   }
   int fd() const { return fd_.get(); }
-  void Ring() const {
+  void Signal() const {
     const uint64_t one = 1;
     (void)!::write(fd_.get(), &one, sizeof(one));  // a full eventfd is readable already
   }
-  void Hush() const {
+  void Reset() const {
     uint64_t count = 0;
     (void)!::read(fd_.get(), &count, sizeof(count));
   }
@@ -112,36 +112,36 @@ class Alarm {
     if (aborted_) return;
     why_ = why;
     aborted_ = true;
-    bell_.Ring();  // Hush() is never called: it stays readable
+    event_.Signal();  // Reset() is never called: it stays readable
   }
   void ThrowIfAborted() {
     if (!aborted_) return;
     const std::lock_guard lock(mutex_);
     throw WorldError(why_);
   }
-  int fd() const { return bell_.fd(); }
+  int fd() const { return event_.fd(); }
 
  private:
-  Bell bell_;
+  EventFd event_;
   std::atomic<bool> aborted_ = false;
   std::mutex mutex_;
   std::string why_;
 };
 
 /// The part of a message (header and bytes) that has not been sent or received yet.
-class Parts {
+class PendingMessage {
  public:
-  Parts(Header& header, void* bytes, size_t size)
-      : parts_{iovec{&header, sizeof(header)}, iovec{bytes, size}} {
-    message_.msg_iov = parts_.data();
-    message_.msg_iovlen = parts_.size();
+  PendingMessage(Header& header, void* bytes, size_t size)
+      : pieces_{iovec{&header, sizeof(header)}, iovec{bytes, size}} {
+    message_.msg_iov = pieces_.data();
+    message_.msg_iovlen = pieces_.size();
   }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
+  PendingMessage(const PendingMessage&) = delete;
+  PendingMessage& operator=(const PendingMessage&) = delete;
 
   msghdr* message() { return &message_; }
   bool done() const { return message_.msg_iovlen == 0; }
-  bool header_is_done() const { return message_.msg_iovlen < parts_.size(); }
+  bool header_is_done() const { return message_.msg_iovlen < pieces_.size(); }
   void Advance(size_t moved) {
     while (!done() && moved >= message_.msg_iov->iov_len) {
       moved -= message_.msg_iov->iov_len;
@@ -160,7 +160,7 @@ class Parts {
   }
 
  private:
-  std::array<iovec, 2> parts_;
+  std::array<iovec, 2> pieces_;
   msghdr message_ = {};
 };
 
@@ -168,12 +168,12 @@ class TcpWire;
 
 /// A thread that sends what the kernel did not take at once. The rank itself may compute for long
 /// before it uses its wires again. The thread is started when it is first needed.
-class Drain {
+class SendQueueThread {
  public:
-  Drain() = default;
-  ~Drain();
-  Drain(const Drain&) = delete;
-  Drain& operator=(const Drain&) = delete;
+  SendQueueThread() = default;
+  ~SendQueueThread();
+  SendQueueThread(const SendQueueThread&) = delete;
+  SendQueueThread& operator=(const SendQueueThread&) = delete;
   /// Takes over a wire whose buffer was empty and now holds bytes. `wire` must outlive this object.
   void Add(TcpWire& wire);
 
@@ -181,7 +181,7 @@ class Drain {
   void Work();
   bool TakeAdded(std::vector<TcpWire*>& wires);
 
-  Bell bell_;
+  EventFd event_;
   std::mutex mutex_;
   std::vector<TcpWire*> added_;
   bool stop_ = false;
@@ -190,14 +190,15 @@ class Drain {
 
 class TcpWire : public Wire {
  public:
-  TcpWire(Fd fd, const RankPlace& place, int peer, Patience patience, Alarm& alarm, Drain& drain)
+  TcpWire(Fd fd, const RankPlace& place, int peer, Patience patience, Alarm& alarm,
+          SendQueueThread& send_thread)
       : fd_(std::move(fd)),
         rank_(place.rank),
         peer_(peer),
         is_local_(place.is_local()),
         patience_(patience),
         alarm_(alarm),
-        drain_(drain) {
+        send_thread_(send_thread) {
     const int on = 1;
     ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
@@ -207,23 +208,23 @@ class TcpWire : public Wire {
     STRATA_CHECK(size <= UINT32_MAX) << size;
     Header header = {static_cast<uint32_t>(size), has_appendix,
                      is_local_ ? Patience::ThisCore() : -1};
-    Parts parts(header, const_cast<void*>(bytes), size);
+    PendingMessage pending(header, const_cast<void*>(bytes), size);
     const std::lock_guard lock(mutex_);
     const bool was_empty = left_.empty();
-    if (was_empty && trouble_.empty()) parts.Advance(TryToSend(parts.message()));
+    if (was_empty && trouble_.empty()) pending.Advance(TryToSend(pending.message()));
     if (!trouble_.empty()) ThrowLost(trouble_);
-    if (parts.done()) return;
-    parts.AppendTo(left_);
-    if (was_empty) drain_.Add(*this);
+    if (pending.done()) return;
+    pending.AppendTo(left_);
+    if (was_empty) send_thread_.Add(*this);
   }
 
   bool Receive(void* bytes, size_t size, double seconds) override {
     const auto end = EndOf(seconds);
     Header header;
-    Parts parts(header, bytes, size);
-    while (!parts.done()) {
-      if (!patience_.Poll(core_, [&] { return TryToReceive(parts); })) Sleep(end, seconds);
-      if (parts.header_is_done() && header.size != size) {
+    PendingMessage pending(header, bytes, size);
+    while (!pending.done()) {
+      if (!patience_.Poll(core_, [&] { return TryToReceive(pending); })) Sleep(end, seconds);
+      if (pending.header_is_done() && header.size != size) {
         throw WorldError(Str("rank ", peer_, " sent ", header.size, " bytes where rank ", rank_,
                              " expected ", size));
       }
@@ -262,11 +263,11 @@ class TcpWire : public Wire {
   }
 
   /// Receives what has come; false when nothing has.
-  bool TryToReceive(Parts& parts) {
+  bool TryToReceive(PendingMessage& pending) {
     alarm_.ThrowIfAborted();
-    const ssize_t got = ::recvmsg(fd_.get(), parts.message(), MSG_DONTWAIT);
+    const ssize_t got = ::recvmsg(fd_.get(), pending.message(), MSG_DONTWAIT);
     if (got > 0) {
-      parts.Advance(static_cast<size_t>(got));
+      pending.Advance(static_cast<size_t>(got));
       return true;
     }
     if (got == 0) ThrowLost("it closed the connection");
@@ -292,32 +293,32 @@ class TcpWire : public Wire {
   const Patience patience_;
   int core_ = -1;  // where the peer was when it sent the last message
   Alarm& alarm_;
-  Drain& drain_;
+  SendQueueThread& send_thread_;
   std::mutex mutex_;     // guards left_ and trouble_, which the drain uses too
   std::string left_;     // bytes for the drain to send
   std::string trouble_;  // why nothing can be sent any more; "" while all is well
 };
 
-Drain::~Drain() {
+SendQueueThread::~SendQueueThread() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  bell_.Ring();
+  event_.Signal();
   if (thread_.joinable()) thread_.join();
 }
 
-void Drain::Add(TcpWire& wire) {
+void SendQueueThread::Add(TcpWire& wire) {
   const std::lock_guard lock(mutex_);
   added_.push_back(&wire);
-  bell_.Ring();
+  event_.Signal();
   if (!thread_.joinable()) thread_ = std::thread([this] { Work(); });
 }
 
-void Drain::Work() {
+void SendQueueThread::Work() {
   std::vector<TcpWire*> wires;
   while (TakeAdded(wires)) {
-    std::vector<pollfd> ready = {{bell_.fd(), POLLIN, 0}};
+    std::vector<pollfd> ready = {{event_.fd(), POLLIN, 0}};
     for (const TcpWire* wire : wires) ready.push_back({wire->fd(), POLLOUT, 0});
     if (::poll(ready.data(), ready.size(), -1) < 0) continue;
     size_t next = 0;
@@ -327,9 +328,9 @@ void Drain::Work() {
 }
 
 /// Moves the added wires to `wires`; false when the thread has to stop.
-bool Drain::TakeAdded(std::vector<TcpWire*>& wires) {
+bool SendQueueThread::TakeAdded(std::vector<TcpWire*>& wires) {
   const std::lock_guard lock(mutex_);
-  bell_.Hush();
+  event_.Reset();
   wires.insert(wires.end(), added_.begin(), added_.end());
   added_.clear();
   return !stop_;
@@ -394,9 +395,9 @@ bool SendFirst(int fd, std::string_view bytes) {
 }
 
 /// Accepts connections on a listening socket until all expected peers have come.
-class Door {
+class Acceptor {
  public:
-  Door(Fd listener, int rank, const std::string& secret, std::set<WireKey> expected)
+  Acceptor(Fd listener, int rank, const std::string& secret, std::set<WireKey> expected)
       : listener_(std::move(listener)),
         rank_(rank),
         secret_(secret),
@@ -405,13 +406,13 @@ class Door {
   std::map<WireKey, Fd> Admit(Clock::time_point end) {
     while (!expected_.empty()) {
       std::vector<pollfd> ready = {{listener_.get(), POLLIN, 0}};
-      for (const Guest& guest : guests_) ready.push_back({guest.fd.get(), POLLIN, 0});
+      for (const PendingPeer& peer : pending_peers_) ready.push_back({peer.fd.get(), POLLIN, 0});
       const int left = LeftUntil(end);
       if (left == 0) ThrowMissing();
       if (::poll(ready.data(), ready.size(), left) <= 0) continue;
       size_t next = 0;
-      std::erase_if(guests_,
-                    [&](Guest& guest) { return ready[++next].revents != 0 && Hear(guest); });
+      std::erase_if(pending_peers_,
+                    [&](PendingPeer& peer) { return ready[++next].revents != 0 && Hear(peer); });
       if (ready[0].revents != 0) Open();
     }
     return std::move(admitted_);
@@ -424,7 +425,7 @@ class Door {
     std::array<char, kProof> proof = {};
   };
   static_assert(sizeof(Answer) == sizeof(Hello) + kProof);
-  struct Guest {
+  struct PendingPeer {
     Fd fd;
     std::string challenge;
     Answer answer;
@@ -438,30 +439,29 @@ class Door {
       if (is_short) ThrowErrno(Str("rank ", rank_, " cannot take a connection (ulimit -n)"));
       return;
     }
-    if (guests_.size() >= kMostStrangers + expected_.size()) guests_.pop_front();
+    if (pending_peers_.size() >= kMostStrangers + expected_.size()) pending_peers_.pop_front();
     std::string challenge = RandomBytes(kNonce);
-    if (SendFirst(fd.get(), challenge)) guests_.push_back({std::move(fd), challenge, {}, 0});
+    if (SendFirst(fd.get(), challenge)) pending_peers_.push_back({std::move(fd), challenge, {}, 0});
   }
 
   /// Reads from a new connection. True when it is settled: admitted, refused or closed.
-  bool Hear(Guest& guest) {
-    char* answer = reinterpret_cast<char*>(&guest.answer);
-    const ssize_t got =
-        ::recv(guest.fd.get(), answer + guest.heard, sizeof(Answer) - guest.heard, 0);
+  bool Hear(PendingPeer& peer) {
+    char* answer = reinterpret_cast<char*>(&peer.answer);
+    const ssize_t got = ::recv(peer.fd.get(), answer + peer.heard, sizeof(Answer) - peer.heard, 0);
     if (got < 0 && WouldBlock()) return false;
     if (got <= 0) return true;
-    guest.heard += static_cast<size_t>(got);
-    if (guest.heard < sizeof(Answer)) return false;
-    const auto& [hello, proof] = guest.answer;
+    peer.heard += static_cast<size_t>(got);
+    if (peer.heard < sizeof(Answer)) return false;
+    const auto& [hello, proof] = peer.answer;
     const WireKey key = {hello.rank, hello.channel};
-    const bool knows = IsSameSecret(ProofOf(kVisitor, secret_, guest.challenge, hello, rank_),
+    const bool knows = IsSameSecret(ProofOf(kVisitor, secret_, peer.challenge, hello, rank_),
                                     std::string_view(proof.data(), proof.size()));
     if (!knows || !expected_.contains(key)) return true;
-    if (!SendFirst(guest.fd.get(), ProofOf(kHost, secret_, guest.challenge, hello, rank_))) {
+    if (!SendFirst(peer.fd.get(), ProofOf(kHost, secret_, peer.challenge, hello, rank_))) {
       return true;
     }
     expected_.erase(key);
-    admitted_[key] = std::move(guest.fd);
+    admitted_[key] = std::move(peer.fd);
     return true;
   }
 
@@ -480,7 +480,7 @@ class Door {
   const int rank_;
   const std::string& secret_;
   std::set<WireKey> expected_;
-  std::deque<Guest> guests_;
+  std::deque<PendingPeer> pending_peers_;
   std::map<WireKey, Fd> admitted_;
 };
 
@@ -506,8 +506,8 @@ class Meeting {
       if (key.first < place_.rank) connections[key] = Visit(key);
     }
     if (expected.empty()) return connections;
-    Door door(std::move(listener), place_.rank, secret_, std::move(expected));
-    connections.merge(door.Admit(end_));
+    Acceptor acceptor(std::move(listener), place_.rank, secret_, std::move(expected));
+    connections.merge(acceptor.Admit(end_));
     return connections;
   }
 
@@ -558,8 +558,8 @@ class TcpWires : public Wires {
  public:
   TcpWires(const RankPlace& place, std::map<WireKey, Fd> connections, Patience patience) {
     for (auto& [key, fd] : connections) {
-      wires_[key] =
-          std::make_unique<TcpWire>(std::move(fd), place, key.first, patience, alarm_, drain_);
+      wires_[key] = std::make_unique<TcpWire>(std::move(fd), place, key.first, patience, alarm_,
+                                              send_thread_);
     }
   }
   Wire* Find(int peer, int channel) override {
@@ -571,7 +571,7 @@ class TcpWires : public Wires {
  private:
   Alarm alarm_;
   std::map<WireKey, std::unique_ptr<TcpWire>> wires_;
-  Drain drain_;  // last: its thread uses the wires
+  SendQueueThread send_thread_;  // last: its thread uses the wires
 };
 
 }  // namespace

@@ -95,7 +95,7 @@ bool ReadJpeg(jpeg_decompress_struct& jpeg, const JpegTask& task) {
 }
 
 /// Printers' four inks, which such files hold inverted, as red, green, blue or grey.
-void TakeInkOff(Image& image, int channels) {
+void ConvertFromInks(Image& image, int channels) {
   uint8_t* to = image.pixels.data();
   for (size_t at = 0; at + 4 <= image.pixels.size(); at += 4) {
     int light[3];
@@ -127,7 +127,7 @@ Image DecodeJpeg(std::string_view bytes, int channels, int least, const std::str
   jpeg_destroy_decompress(&jpeg);
   if (errors.text[0] != '\0') Refuse(path, Str("no whole JPEG: ", errors.text));
   if (!fits) RefuseSize(width, height, bytes, path);
-  if (image.channels == 4) TakeInkOff(image, channels);
+  if (image.channels == 4) ConvertFromInks(image, channels);
   return image;
 }
 
@@ -220,7 +220,7 @@ bool ReadPng(png_structp png, png_infop info, PngTask& task) {
 }
 
 /// Red, green and blue as grey, with Pillow's rounding.
-void TakeColourOff(Image& image) {
+void ConvertToGrey(Image& image) {
   uint8_t* to = image.pixels.data();
   for (size_t at = 0; at + 3 <= image.pixels.size(); at += 3) {
     const uint8_t* from = image.pixels.data() + at;
@@ -245,7 +245,7 @@ Image DecodePng(std::string_view bytes, int channels, const std::string& path) {
   png_destroy_read_struct(&png, &info, nullptr);
   if (errors.text[0] != '\0') Refuse(path, Str("no whole PNG: ", errors.text));
   if (!fits) RefuseSize(image.width, image.height, bytes, path);
-  if (image.channels != channels) TakeColourOff(image);
+  if (image.channels != channels) ConvertToGrey(image);
   return image;
 }
 

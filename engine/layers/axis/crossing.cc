@@ -124,7 +124,7 @@ at::Tensor Part::Of(const at::Tensor& whole) const {
   return axis ? OwnPart(whole, Wrapped(dim, whole), *axis) : whole;
 }
 
-at::Tensor TakeShare(const at::Tensor& whole, const Share& share, int rank, int ranks) {
+at::Tensor CopyShare(const at::Tensor& whole, const Share& share, int rank, int ranks) {
   const int64_t size = whole.size(share.dim) / share.blocks / ranks;
   return whole.unflatten(share.dim, {share.blocks, ranks, size})
       .select(share.dim + 1, rank)

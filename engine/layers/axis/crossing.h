@@ -64,7 +64,7 @@ struct Part {
 };
 
 /// The share of rank `rank` of a whole parameter, in new memory.
-at::Tensor TakeShare(const at::Tensor& whole, const Share& share, int rank, int ranks);
+at::Tensor CopyShare(const at::Tensor& whole, const Share& share, int rank, int ranks);
 /// Collective: the whole parameter, made of the shares of all ranks.
 at::Tensor JoinShares(const at::Tensor& own, const Share& share, AxisComm& axis);
 

@@ -50,17 +50,17 @@ class CutTable {
   /// The bounds; empty where no cut is allowed.
   std::vector<int> Solve() {
     const int parts = static_cast<int>(problem_.windows().size()) - 1;
-    choices_.resize(static_cast<size_t>(parts) + 1);
-    choices_.back() = {window(parts).first};
+    best_ends_.resize(static_cast<size_t>(parts) + 1);
+    best_ends_.back() = {window(parts).first};
     costs_ = {Cost{}};  // nothing lies behind the last bound
     for (int j = parts - 1; j >= 0; --j) {
       next_ = std::exchange(costs_, std::vector<Cost>(window(j).size()));
-      choices_[j].assign(window(j).size(), kNone);
+      best_ends_[j].assign(window(j).size(), kNone);
       SolveRows(j, window(j), window(j + 1));
     }
     std::vector<int> bounds = {window(0).first};
-    if (Choice(0, bounds[0]) == kNone) return {};
-    for (int j = 0; j < parts; ++j) bounds.push_back(Choice(j, bounds.back()));
+    if (BestEnd(0, bounds[0]) == kNone) return {};
+    for (int j = 0; j < parts; ++j) bounds.push_back(BestEnd(j, bounds.back()));
     return bounds;
   }
 
@@ -73,7 +73,7 @@ class CutTable {
 
   const Window& window(int j) const { return problem_.windows()[j]; }
   /// Where bound j + 1 is the best when bound j is at `place`.
-  int& Choice(int j, int place) { return choices_[j][window(j).Index(place)]; }
+  int& BestEnd(int j, int place) { return best_ends_[j][window(j).Index(place)]; }
 
   /// Of the rows `begins` of bound j, knowing that their ends lie within `ends`.
   void SolveRows(int j, Window begins, Window ends) {
@@ -84,7 +84,7 @@ class CutTable {
     if (begins.first > begins.last) return;
     const int middle = begins.first + (begins.last - begins.first) / 2;
     SolveRow(j, middle, ends);
-    const int best = Choice(j, middle);
+    const int best = BestEnd(j, middle);
     STRATA_CHECK(best != kNone) << "bound " << j << " at " << middle << " leads nowhere";
     SolveRows(j, {begins.first, middle - 1}, {ends.first, best});
     SolveRows(j, {middle + 1, begins.last}, {best, ends.last});
@@ -101,7 +101,7 @@ class CutTable {
       }
       const Cost& rest = next_[behind.Index(end)];
       if constexpr (!Problem::kIsMonge) {
-        if (Choice(j + 1, end) == kNone || (has_one && rest > least)) continue;
+        if (BestEnd(j + 1, end) == kNone || (has_one && rest > least)) continue;
       }
       const std::optional<Cost> part = problem_.Of(j, begin, end);
       if (!part && Problem::kIsMonge) break;
@@ -112,13 +112,13 @@ class CutTable {
       best = end;
     }
     costs_[window(j).Index(begin)] = least;
-    Choice(j, begin) = best;
+    BestEnd(j, begin) = best;
   }
 
   const Problem& problem_;
   /// By place of the bound at hand and of the next: the least cost of the parts behind.
   std::vector<Cost> costs_, next_;
-  std::vector<std::vector<int>> choices_;
+  std::vector<std::vector<int>> best_ends_;
 };
 
 }  // namespace strata::partition

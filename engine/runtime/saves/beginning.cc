@@ -14,11 +14,11 @@
 #include "engine/checkpoint/save_folder.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/job/data_source.h"
+#include "engine/runtime/saves/load_weights.h"
 #include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/saves/saved_data.h"
 #include "engine/runtime/saves/saved_freeze.h"
 #include "engine/runtime/saves/saved_job.h"
-#include "engine/runtime/saves/take_weights.h"
 
 namespace strata {
 namespace {
@@ -223,7 +223,7 @@ Begun BeginTraining(const Job& job, const TrainingState& now, const std::vector<
   }
   Begun begun;
   if (!job.weights.from.empty()) {
-    begun.report = TakeWeights(job, state, script, transport, progress);
+    begun.report = LoadWeights(job, state, script, transport, progress);
   }
   begun.report.notes.insert(begun.report.notes.begin(), notes.begin(), notes.end());
   return begun;

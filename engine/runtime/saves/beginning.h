@@ -27,7 +27,7 @@ struct Begun {
 /// whole state, on any grid, and asks for the same seed, kind of optimizer and samples of a step,
 /// since the position in the data is counted in steps. Values become those of the job's dtypes.
 /// Moments of parameters that were frozen in the save and learn now stay as they are, zero; but
-/// averages (ema) are the values. Weights are taken by TakeWeights().
+/// averages (ema) are the values. Weights are taken by LoadWeights().
 ///
 /// Throws ConfigError for what does not fit, by tensor; WorldError for what is damaged or missing,
 /// by tensor, with the newest save that is whole.

@@ -13,9 +13,9 @@
 #include "engine/base/machine/memory.h"
 #include "engine/base/text.h"
 #include "engine/runtime/saves/beginning.h"
+#include "engine/runtime/saves/load_weights.h"
 #include "engine/runtime/saves/move_state.h"
 #include "engine/runtime/saves/resumable.h"
-#include "engine/runtime/saves/take_weights.h"
 
 namespace strata {
 namespace {
@@ -74,7 +74,7 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
   if (start_.step > 0) return;
   // Evaluations compute with them. The first step begins averages of its own.
   took_averages_ =
-      TakeAverages(job, State(), context.script, context.progress, [this] { BeginAverages(); });
+      LoadAverages(job, State(), context.script, context.progress, [this] { BeginAverages(); });
 }
 
 /// A training's save may be from before the evaluation that was its best. That save stays until one

@@ -25,7 +25,7 @@ bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_p
   scale.Update(totals.are_finite());
   result.loss_scale = scale.value();
   if (overflowed) {
-    stages_.TakeBackState();
+    stages_.RestoreState();
     return true;
   }
   const bool was_finite = std::exchange(was_finite_, totals.are_finite());
@@ -38,7 +38,7 @@ bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_p
     runner_.Update();
     return false;
   }
-  stages_.TakeBackState();
+  stages_.RestoreState();
   result.is_taken = context_.job.nonfinite == "skip" && result.nonfinite->has_finite_weights;
   report = Str(step, result.is_taken ? " was left out: " : " was not taken: ", report);
   return result.is_taken;
@@ -46,7 +46,7 @@ bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_p
 
 NonFinite NonFiniteSteps::Examine(const Totals& totals, Feed& feed, int64_t step) {
   const auto of_all = static_cast<int64_t>(totals.loss_sums.size());
-  stages_.TakeBackState();  // so that the step runs as it did
+  stages_.RestoreState();  // so that the step runs as it did
   Examiner examiner(context_.replica * of_all / context_.replicas,
                     Str(Place(feed.origin().where), "the data"));
   runner_.Examine(feed, step, examiner);

@@ -81,18 +81,18 @@ StepResult StepsUntilBad(Engine& engine) {
   return result;
 }
 
-struct Way {
+struct Variant {
   const char* name;
   Value::Map keys;
   Value::Map plain;  ///< what gives the same bits
 };
 
-std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
+std::ostream& operator<<(std::ostream& out, const Variant& variant) { return out << variant.name; }
 
-const std::vector<Way>& Ways() {
+const std::vector<Variant>& Variants() {
   static const Value::Map one = {{"parallel", Grid(1)}};
   static const Value::Map two = {{"parallel", Grid(1, 2)}, {"batch", Batch(2)}};
-  static const std::vector<Way> ways = {
+  static const std::vector<Variant> variants = {
       {"one", one, one},
       {"pipe", {{"parallel", Grid(2)}}, one},
       {"clip", {{"parallel", Grid(3)}, {"clip", 0.5}}, {{"parallel", Grid(1)}, {"clip", 0.5}}},
@@ -102,10 +102,10 @@ const std::vector<Way>& Ways() {
       {"replicas", two, two},
       {"grid", {{"parallel", Grid(2, 2)}, {"batch", Batch(2)}, {"zero", 1}}, two},
   };
-  return ways;
+  return variants;
 }
 
-class NonFiniteTest : public ::testing::TestWithParam<Way> {};
+class NonFiniteTest : public ::testing::TestWithParam<Variant> {};
 
 TEST_P(NonFiniteTest, AStepThatIsNotTakenChangesNothing) {
   FakeScript script = Script();
@@ -168,7 +168,7 @@ TEST_P(NonFiniteTest, WhatIsLeftOutIsCountedAndTheRestIsAsOnOneRank) {
   EXPECT_EQ(train(GetParam().keys), train(GetParam().plain));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NonFiniteTest, ::testing::ValuesIn(Ways()),
+INSTANTIATE_TEST_SUITE_P(All, NonFiniteTest, ::testing::ValuesIn(Variants()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(NonFinitePolicyTest, AStepThatIsLeftOutIsNoneForTheOptimizerNorForSaves) {

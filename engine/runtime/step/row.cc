@@ -30,7 +30,7 @@ class Compiler {
     row_.stage_ranks = program_.stage_ranks;
     row_.slots = schedule::StageBuffers(program_);
     for (const Action& action : actions_) {
-      for (const Action& part : schedule::Parts(action)) Add(part);
+      for (const Action& part : schedule::ActionParts(action)) Add(part);
     }
     MarkRecomputed();
     MarkCompleting();

@@ -99,12 +99,12 @@ const Totals& Runner::Evaluate(Feed& feed, const EvaluationAsked& asked) {
   if (run_.micro_batches() > 0) RunRow(tables().Evaluation(run_.micro_batches()));
   {
     const AtMeeting meeting(context_.progress, kEvaluationTotals);
-    TakeLosses();
+    CollectLosses();
     totals_.stop = asked.stop ? 1 : 0;
     totals_.AllReduce(context_.transport);
   }
   ShareNames();
-  if (asked.outputs) TakeOutputs(feed, *asked.outputs);
+  if (asked.outputs) CollectOutputs(feed, *asked.outputs);
   return totals_;
 }
 
@@ -118,10 +118,10 @@ void Runner::Predict(Feed& feed, Outputs& outputs, const PredictionAsked& asked)
   run_.has_targets = false;
   Begin(feed);
   if (run_.micro_batches() > 0) RunRow(tables().Evaluation(run_.micro_batches()));
-  TakeOutputs(feed, outputs);
+  CollectOutputs(feed, outputs);
 }
 
-void Runner::TakeOutputs(const Feed& feed, Outputs& outputs) const {
+void Runner::CollectOutputs(const Feed& feed, Outputs& outputs) const {
   const Stage* last = stages_.last();
   if (!last || !context_.speaks_for_axis()) return;
   const int first = context_.replica * feed.most();
@@ -192,8 +192,8 @@ void Runner::RunRow(const Row& row) {
 void Runner::Step() {
   stages_.FinishGradients(totals_.squares, fetch_);
   if (run_.examiner) return fetch_.Fetch();
-  TakeLosses();
-  TakeOwnNumbers();
+  CollectLosses();
+  CollectOwnNumbers();
   totals_.lr_factor = context_.rank() == 0 ? LrFactorOfStep() : 0;
   totals_.recut = context_.rank() == 0 && asked_->recut ? 1 : 0;
   totals_.stop = asked_->requests.stop ? 1 : 0;
@@ -226,7 +226,7 @@ void Runner::RunOptimizers() {
 }
 
 /// Also fetches what else the device has for the Totals: the host waits for it once in a step.
-void Runner::TakeLosses() {
+void Runner::CollectLosses() {
   const Stage* last = stages_.last();
   if (!last || !context_.speaks_for_axis()) return fetch_.Fetch();
   const int first = context_.replica * run_.feed->most();
@@ -238,7 +238,7 @@ void Runner::TakeLosses() {
     if (loss.device_weight.defined()) {
       fetch_.Want(loss.device_weight, std::span(totals_.weights).subspan(first + m, 1));
     }
-    TakeParts(m, kMostLossParts * static_cast<size_t>(first + m));
+    CollectLossParts(m, kMostLossParts * static_cast<size_t>(first + m));
     totals_.samples += static_cast<double>(run_.feed->rows(m));
     const Hits& counted = last->hits(m);
     totals_.correct += static_cast<double>(counted.correct);
@@ -255,7 +255,7 @@ void Runner::TakeLosses() {
 }
 
 /// Of the micro-batch, whose first part has that place. All of a training have the same names.
-void Runner::TakeParts(int m, size_t place) {
+void Runner::CollectLossParts(int m, size_t place) {
   const LossParts& parts = stages_.last()->loss_parts(m);
   std::vector<std::string> names;
   for (const auto& [name, sum] : parts) {
@@ -289,7 +289,7 @@ void Runner::ShareNames() {
   names_are_shared_ = true;
 }
 
-void Runner::TakeOwnNumbers() {
+void Runner::CollectOwnNumbers() {
   totals_.data_seconds[context_.rank()] = inputs_seconds_ + executor_.data_seconds();
   // A rank's update overlaps with what the others begin the next step with: it counts there.
   const auto seconds = [](int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); };
@@ -298,7 +298,7 @@ void Runner::TakeOwnNumbers() {
   totals_.row_seconds[context_.rank()] = row;
   totals_.busy_seconds[context_.rank()] = std::max(0.0, row - waited - executor_.data_seconds());
   if (asked_->times_stages) {
-    TakeStageSeconds(totals_.busy_seconds[context_.rank()] - update_seconds_);
+    CollectStageSeconds(totals_.busy_seconds[context_.rank()] - update_seconds_);
   }
   const int account = context_.memory_account();
   const MemoryUse use = MemoryOn(context_.device, account);
@@ -308,7 +308,7 @@ void Runner::TakeOwnNumbers() {
 
 /// Of a micro-batch. `computed`: seconds of the row. A rank that looks for messages before it
 /// sleeps has its core then too, so that a little of what others took from it goes unseen.
-void Runner::TakeStageSeconds(double computed) {
+void Runner::CollectStageSeconds(double computed) {
   const size_t first = 2 * StagesBefore(context_.plan, context_.rank());
   const double micro_batches = std::max(1, run_.micro_batches());
   auto next = totals_.stage_seconds.begin() + static_cast<std::ptrdiff_t>(first);

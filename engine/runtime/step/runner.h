@@ -101,12 +101,12 @@ class Runner : private ExecutorHost {
   const Boundaries& BoundariesOf(size_t m);
   void RunRow(const Row& row);
   void RunOptimizers();
-  void TakeLosses();
-  void TakeOutputs(const Feed& feed, Outputs& outputs) const;
-  void TakeParts(int m, size_t place);
+  void CollectLosses();
+  void CollectOutputs(const Feed& feed, Outputs& outputs) const;
+  void CollectLossParts(int m, size_t place);
   void ShareNames();
-  void TakeOwnNumbers();
-  void TakeStageSeconds(double computed);
+  void CollectOwnNumbers();
+  void CollectStageSeconds(double computed);
   double LrFactorOfStep() const;
 
   const RankContext& context_;

@@ -186,7 +186,7 @@ void RankStages::KeepState() {
   });
 }
 
-void RankStages::TakeBackState() {
+void RankStages::RestoreState() {
   size_t next = 0;
   ForEachBuffer(own_, [&](const at::Tensor& value) { value.copy_(kept_state_.at(next++)); });
 }

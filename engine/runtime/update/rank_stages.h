@@ -79,7 +79,7 @@ class RankStages {
 
   /// Copies the statistics of layers (BatchNorm's), to be taken back where a step does not count.
   void KeepState();
-  void TakeBackState();
+  void RestoreState();
   bool has_finite_weights() const;
 
  private:

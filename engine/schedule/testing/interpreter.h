@@ -37,7 +37,7 @@ class Interpreter {
     int total = 0, expected = 0;
     for (int r = 0; r < program_.ranks(); ++r) {
       for (const Action& action : program_.rows[r]) {
-        for (const Action& part : Parts(action)) {
+        for (const Action& part : ActionParts(action)) {
           if (!HasMicroBatch(part.kind)) continue;
           if (!program_.has(part) || program_.stage_ranks[part.stage] != r) return false;
           const int times = ++found[ToText(part)];
@@ -93,7 +93,7 @@ class Interpreter {
       if (is_lowered_) is_right_ = false;  // nobody waits at a compute action
       return false;
     }
-    for (const Action& part : Parts(action)) done.insert(ToText(part));
+    for (const Action& part : ActionParts(action)) done.insert(ToText(part));
     ++positions[r];
     Explore(positions, done);
     return true;
@@ -127,7 +127,7 @@ class Interpreter {
   }
 
   bool HasNeeds(const Action& action, const Done& done) const {
-    for (const Action& part : Parts(action)) {
+    for (const Action& part : ActionParts(action)) {
       const int s = part.stage, m = part.micro_batch;
       const auto is_done = [&](const std::string& text) { return done.count(text) > 0; };
       if (part.kind == Kind::kForward) {

@@ -60,7 +60,7 @@ inline double LongestPath(const Program& program, const Costs& costs) {
   const auto arrival = [&](const Action& part, int rank) {
     double latest = 0;
     for (const Node& other : nodes) {
-      for (const Action& given : Parts(other.action)) {
+      for (const Action& given : ActionParts(other.action)) {
         const double comm = other.rank == rank ? 0 : costs.comm;
         if (Reads(part, given)) latest = std::max(latest, other.end + comm);
       }
@@ -72,10 +72,10 @@ inline double LongestPath(const Program& program, const Costs& costs) {
     changed = false;
     for (size_t i = 0; i < nodes.size(); ++i) {
       double end = i > 0 && nodes[i - 1].rank == nodes[i].rank ? nodes[i - 1].end : 0;
-      for (const Action& part : Parts(nodes[i].action)) {
+      for (const Action& part : ActionParts(nodes[i].action)) {
         end = std::max(end, arrival(part, nodes[i].rank));
       }
-      for (const Action& part : Parts(nodes[i].action)) end += CostOf(part, costs);
+      for (const Action& part : ActionParts(nodes[i].action)) end += CostOf(part, costs);
       changed |= nodes[i].end != end;
       nodes[i].end = end;
       makespan = std::max(makespan, end);
@@ -98,7 +98,7 @@ inline std::vector<int> PeaksByDefinition(const Program& program) {
     std::set<Pair> kept;
     size_t peak = 0;
     for (const Action& action : row) {
-      for (const Action& part : Parts(action)) {
+      for (const Action& part : ActionParts(action)) {
         const Pair pair(part.stage, part.micro_batch);
         const bool is_forward = part.kind == Kind::kForward;
         if (is_forward || part.kind == Kind::kRecompute) kept.insert(pair);
@@ -126,7 +126,7 @@ class BufferTimes {
       int now = 0;
       for (const Action& action : row) {
         // The parts of an overlap follow each other.
-        for (const Action& part : Parts(action)) places_[ToText(part)] = now++;
+        for (const Action& part : ActionParts(action)) places_[ToText(part)] = now++;
       }
     }
     for (int s = 0; s < program.stages(); ++s) {

@@ -14,7 +14,7 @@
 #include "engine/base/machine/memory.h"
 #include "engine/base/text.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 constexpr double kGiga = 1e9, kTera = 1e12, kGibi = 1024.0 * 1024 * 1024;
@@ -362,7 +362,7 @@ const LinkRates& Cluster::LinkOf(int a, int b) const {
   return a / devices_per_node == b / devices_per_node ? within : between;
 }
 
-void Cluster::TakeMeasured(int first, int size, int stride, Group& group) const {
+void Cluster::ApplyMeasuredLinks(int first, int size, int stride, Group& group) const {
   LinkRates near, far;
   for (int i = 0; i < size; ++i) {
     for (int j = i + 1; j < size; ++j) {
@@ -377,7 +377,7 @@ void Cluster::TakeMeasured(int first, int size, int stride, Group& group) const 
 
 Group Cluster::GroupOf(int first, int size, int stride) const {
   Group group{1, 1, within, between};
-  if (links) TakeMeasured(first, size, stride, group);
+  if (links) ApplyMeasuredLinks(first, size, stride, group);
   const bool is_even = devices_per_node % stride == 0 && first % devices_per_node < stride;
   const int whole = devices_per_node / stride;
   if (is_even && (size <= whole || size % whole == 0)) {  // the usual case, at once
@@ -437,4 +437,4 @@ Cluster MakeCluster(const ClusterRequest& request) {
   return cluster;
 }
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -12,7 +12,7 @@
 #include "engine/cost/link_table.h"
 #include "engine/search/cluster/collective_cost.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// One GPU, or one core of a machine without.
 struct Device {
@@ -54,7 +54,7 @@ struct Cluster {
   std::string Describe() const;
 
  private:
-  void TakeMeasured(int first, int size, int stride, Group& group) const;
+  void ApplyMeasuredLinks(int first, int size, int stride, Group& group) const;
 };
 
 /// The names of ready clusters, each one node: "8xA100-80", "8xH100", "1xL4", "cpu", ...
@@ -79,4 +79,4 @@ struct ClusterRequest {
 /// said. Throws ConfigError naming the key, what was expected, what came and the nearest name.
 Cluster MakeCluster(const ClusterRequest& request);
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -11,7 +11,7 @@
 
 #include "engine/base/testing.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 using ::testing::AllOf;
@@ -186,4 +186,4 @@ RC_GTEST_PROP(Cluster, GroupsAreCountedRight, ()) {
 }
 
 }  // namespace
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 /// log2, rounded up.
@@ -38,4 +38,4 @@ double AllReduceSeconds(const Group& group, double bytes) {
          FlatAllReduce(group.between, group.nodes, bytes / group.per_node);
 }
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -15,7 +15,7 @@
 
 #include "engine/forecast/step_costs.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// The ranks of a collective: `per_node` on each of `nodes` nodes.
 struct Group {
@@ -35,4 +35,4 @@ double AllReduceSeconds(const Group& group, double bytes);
 /// is both.
 double ShareSent(int ranks, double bytes);
 
-}  // namespace strata::predict
+}  // namespace strata::search

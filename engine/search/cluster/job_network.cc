@@ -10,7 +10,7 @@
 #include "engine/layers/own_type.h"
 #include "engine/plan/plan.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 /// The job on one stage with one micro-batch of this size, wherever it was meant to run.
@@ -183,4 +183,4 @@ std::shared_ptr<const StageTable> JobNetwork::TableOf(const Plan& plan) {
   });
 }
 
-}  // namespace strata::predict
+}  // namespace strata::search

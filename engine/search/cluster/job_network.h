@@ -12,9 +12,9 @@
 #include "engine/layers/script.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/search/cluster/cluster.h"
-#include "engine/search/cluster/prediction.h"
+#include "engine/search/cluster/cluster_forecast.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// What the layers do (plan/plan_costs.h), by micro-batch size and model degree. Knows no device.
 class JobCosts {
@@ -68,4 +68,4 @@ class JobNetwork : public Network {
   std::map<std::tuple<int64_t, int, Recompute>, std::shared_ptr<const StageTable>> tables_;
 };
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -11,7 +11,7 @@
 #include "engine/forecast/forecast_text.h"
 #include "engine/search/cluster/job_network.h"
 
-namespace strata::predict {
+namespace strata::search {
 namespace {
 
 /// "WHO:FACTOR" in its two pieces.
@@ -43,21 +43,21 @@ int ReadRank(std::string_view text, const char* flag, int ranks) {
 }
 
 /// Whether the ranks pass activations or sum gradients.
-bool TalkToEachOther(const Choice& choice, int a, int b) {
-  const int slice = choice.data * choice.model;
+bool TalkToEachOther(const Candidate& candidate, int a, int b) {
+  const int slice = candidate.data * candidate.model;
   const int pipe_a = a / slice, pipe_b = b / slice;
-  if (a % choice.model != b % choice.model || a == b) return false;
-  const int data_a = a % slice / choice.model, data_b = b % slice / choice.model;
+  if (a % candidate.model != b % candidate.model || a == b) return false;
+  const int data_a = a % slice / candidate.model, data_b = b % slice / candidate.model;
   if (pipe_a == pipe_b) {
     const int apart = std::abs(data_a - data_b);
-    return apart == 1 || apart == choice.data - 1;
+    return apart == 1 || apart == candidate.data - 1;
   }
   const int apart = std::abs(pipe_a - pipe_b);
-  const bool wraps = choice.stages_per_rank > 1 && apart == choice.pipe - 1;
+  const bool wraps = candidate.stages_per_rank > 1 && apart == candidate.pipe - 1;
   return data_a == data_b && (apart == 1 || wraps);
 }
 
-void ReadSlowLink(const std::string& text, const Choice& choice, const Cluster& cluster,
+void ReadSlowLink(const std::string& text, const Candidate& candidate, const Cluster& cluster,
                   Slowness& slowness) {
   constexpr const char* kFlag = "slow_link";
   const Slow slow = ReadSlow(text, kFlag, "two ranks as in 0-8:4 or a node as in node3:4");
@@ -75,35 +75,35 @@ void ReadSlowLink(const std::string& text, const Choice& choice, const Cluster& 
     throw ConfigError(
         Str(kFlag, ": expected two ranks as in 0-8:4 or a node as in node3:4, got \"", text, '"'));
   }
-  const int a = ReadRank(ends[0], kFlag, choice.ranks()),
-            b = ReadRank(ends[1], kFlag, choice.ranks());
-  if (!TalkToEachOther(choice, a, b)) {
-    const int slice = choice.data * choice.model;
+  const int a = ReadRank(ends[0], kFlag, candidate.ranks()),
+            b = ReadRank(ends[1], kFlag, candidate.ranks());
+  if (!TalkToEachOther(candidate, a, b)) {
+    const int slice = candidate.data * candidate.model;
     throw ConfigError(Str(kFlag, ": ranks ", a, " and ", b,
                           " send each other nothing; the next stage "
                           "is ",
-                          slice, " ranks on, the next replica ", choice.model));
+                          slice, " ranks on, the next replica ", candidate.model));
   }
   slowness.links[{std::min(a, b), std::max(a, b)}] = slow.factor;
 }
 
 std::string LayersOf(const SimulatedRun& run, int rank) {
   std::vector<std::string> ranges;
-  for (int s = 0; s < run.choice.stages(); ++s) {
+  for (int s = 0; s < run.candidate.stages(); ++s) {
     const auto stage = static_cast<size_t>(s);
     if (run.stage_ranks[stage] != rank) continue;
-    ranges.push_back(Str(run.choice.bounds[stage], "-", run.choice.bounds[stage + 1] - 1));
+    ranges.push_back(Str(run.candidate.bounds[stage], "-", run.candidate.bounds[stage + 1] - 1));
   }
   return Join(ranges, " ");
 }
 
 std::string WhatIsSlow(const SimulatedRun& run) {
-  const int slice = run.choice.data * run.choice.model;
+  const int slice = run.candidate.data * run.candidate.model;
   std::string text;
   for (const auto& [rank, factor] : run.slowness.ranks) {
-    text += Str("rank ", rank, " (pipe ", rank / slice, ", data ", rank % slice / run.choice.model,
-                ", model ", rank % run.choice.model, ") takes ", FormatDouble(factor),
-                " times as long\n");
+    text += Str("rank ", rank, " (pipe ", rank / slice, ", data ",
+                rank % slice / run.candidate.model, ", model ", rank % run.candidate.model,
+                ") takes ", FormatDouble(factor), " times as long\n");
   }
   for (const auto& [ends, factor] : run.slowness.links) {
     text += Str("messages between ranks ", ends.first, " and ", ends.second, " take ",
@@ -116,9 +116,9 @@ std::string WhatIsSlow(const SimulatedRun& run) {
   return text;
 }
 
-Value RecordOf(const Prediction& prediction) {
+Value RecordOf(const ClusterForecast& forecast) {
   Value::List ranks;
-  for (const RankPrediction& rank : prediction.ranks) {
+  for (const RankForecast& rank : forecast.ranks) {
     ranks.push_back(Value::MakeMap({{"busy", rank.busy},
                                     {"ready", rank.ready},
                                     {"reduce", rank.reduce},
@@ -130,25 +130,25 @@ Value RecordOf(const Prediction& prediction) {
                                     {"sent_data", rank.sent_replicas},
                                     {"sent_model", rank.sent_model}}));
   }
-  return Value::MakeMap({{"step", prediction.step},
-                         {"pipeline", prediction.pipeline},
-                         {"bubble", prediction.bubble},
-                         {"memory", prediction.memory},
+  return Value::MakeMap({{"step", forecast.step},
+                         {"pipeline", forecast.pipeline},
+                         {"bubble", forecast.bubble},
+                         {"memory", forecast.memory},
                          {"ranks", std::move(ranks)}});
 }
 
 }  // namespace
 
 Slowness ReadSlowness(const std::vector<std::string>& stragglers,
-                      const std::vector<std::string>& slow_links, const Choice& choice,
+                      const std::vector<std::string>& slow_links, const Candidate& candidate,
                       const Cluster& cluster) {
   Slowness slowness;
   for (const std::string& text : stragglers) {
     const Slow slow =
         ReadSlow(text, "straggler", "a rank and how many times as long it takes, as in 5:1.5");
-    slowness.ranks[ReadRank(slow.who, "straggler", choice.ranks())] = slow.factor;
+    slowness.ranks[ReadRank(slow.who, "straggler", candidate.ranks())] = slow.factor;
   }
-  for (const std::string& text : slow_links) ReadSlowLink(text, choice, cluster, slowness);
+  for (const std::string& text : slow_links) ReadSlowLink(text, candidate, cluster, slowness);
   return slowness;
 }
 
@@ -157,35 +157,35 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
                          const std::vector<std::string>& slow_links, Script* script) {
   SimulatedRun run;
   run.cluster = cluster;
-  run.choice = {DecisionsOf(plan), Recompute::kNone, job.zero};
+  run.candidate = {DecisionsOf(plan), Recompute::kNone, job.zero};
   run.stage_ranks = program.stage_ranks;
-  if (run.choice.ranks() > cluster.devices()) {
-    throw ConfigError(Str(Plural(run.choice.ranks(), "rank"), " need as many devices; ",
+  if (run.candidate.ranks() > cluster.devices()) {
+    throw ConfigError(Str(Plural(run.candidate.ranks(), "rank"), " need as many devices; ",
                           cluster.Describe(), " are ", cluster.devices()));
   }
-  run.slowness = ReadSlowness(stragglers, slow_links, run.choice, cluster);
+  run.slowness = ReadSlowness(stragglers, slow_links, run.candidate, cluster);
   JobCosts costs(job, script);
   JobNetwork network(costs, run.cluster);
   const auto table = network.TableOf(plan);
   STRATA_CHECK(table) << "a job that was planned for " << cluster.Describe();
-  run.usual = PredictStep(run.choice, *table, network.training(), cluster, program);
+  run.usual = ForecastClusterStep(run.candidate, *table, network.training(), cluster, program);
   run.slowed = run.slowness.empty() ? run.usual
-                                    : PredictStep(run.choice, *table, network.training(), cluster,
-                                                  program, run.slowness);
+                                    : ForecastClusterStep(run.candidate, *table, network.training(),
+                                                          cluster, program, run.slowness);
   return run;
 }
 
 std::string RunText(const SimulatedRun& run) {
-  const Choice& choice = run.choice;
-  const Prediction& shown = run.slowed;
+  const Candidate& candidate = run.candidate;
+  const ClusterForecast& shown = run.slowed;
   std::string text =
-      Str(GridText(choice), " = ", Plural(choice.ranks(), "rank"), " on ", run.cluster.Describe(),
-          "\nschedule ", choice.schedule, ", ", choice.micro_batches, " micro-batches of ",
-          choice.micro_batch_size, "\n\n");
+      Str(GridText(candidate), " = ", Plural(candidate.ranks(), "rank"), " on ",
+          run.cluster.Describe(), "\nschedule ", candidate.schedule, ", ", candidate.micro_batches,
+          " micro-batches of ", candidate.micro_batch_size, "\n\n");
   TextTable table({"pipe rank", "layers", "busy", "waiting", "gradients", "optimizer", "memory",
                    "sent to stages", "to replicas", "on the model axis"});
   for (size_t r = 0; r < shown.ranks.size(); ++r) {
-    const RankPrediction& rank = shown.ranks[r];
+    const RankForecast& rank = shown.ranks[r];
     table.Add({Str(r), LayersOf(run, static_cast<int>(r)), FormatSeconds(rank.busy),
                FormatSeconds(std::max(0.0, shown.pipeline - rank.busy)), FormatSeconds(rank.reduce),
                FormatSeconds(rank.update), FormatBytes(rank.memory),
@@ -207,11 +207,11 @@ std::string RunText(const SimulatedRun& run) {
 
 Value RunRecord(const SimulatedRun& run) {
   Value record;
-  record.Set("cluster", run.cluster.Describe()).Set("ranks", run.choice.ranks());
+  record.Set("cluster", run.cluster.Describe()).Set("ranks", run.candidate.ranks());
   record.Set("fits", run.usual.memory <= run.cluster.memory());
   record.Set("usual", RecordOf(run.usual));
   if (!run.slowness.empty()) record.Set("slowed", RecordOf(run.slowed));
   return record;
 }
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -11,24 +11,24 @@
 #include "engine/plan/plan.h"
 #include "engine/schedule/program.h"
 #include "engine/search/cluster/cluster.h"
-#include "engine/search/cluster/prediction.h"
+#include "engine/search/cluster/cluster_forecast.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// "5:1.5" (rank 5 takes 1.5 times as long) and "0-8:4", "node3:4" (messages between two ranks,
 /// between a node and others). Throws ConfigError for any other text, for factors below 1, for
 /// ranks and nodes that there are not, and for two ranks that send each other nothing.
 Slowness ReadSlowness(const std::vector<std::string>& stragglers,
-                      const std::vector<std::string>& slow_links, const Choice& choice,
+                      const std::vector<std::string>& slow_links, const Candidate& candidate,
                       const Cluster& cluster);
 
 struct SimulatedRun {
   Cluster cluster;
-  Choice choice;  ///< recomputation aside, which is the plan's own
+  Candidate candidate;  ///< recomputation aside, which is the plan's own
   std::vector<int> stage_ranks;
   Slowness slowness;
-  Prediction usual;   ///< when nothing is slow
-  Prediction slowed;  ///< equals `usual` where nothing is slow
+  ClusterForecast usual;   ///< when nothing is slow
+  ClusterForecast slowed;  ///< equals `usual` where nothing is slow
 };
 
 /// The plan's own program on the cluster. Throws ConfigError: more ranks than devices, shapes that
@@ -42,4 +42,4 @@ std::string RunText(const SimulatedRun& run);
 /// The same for programs; the keys are stable.
 Value RunRecord(const SimulatedRun& run);
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -10,7 +10,7 @@
 #include "engine/base/check.h"
 #include "engine/cost/layer_costs.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// What all runs of `layers` layers cost as one stage, each computed when it is first asked for.
 /// Not for several threads at a time.
@@ -66,4 +66,4 @@ class StageTable {
   mutable std::vector<std::vector<StageCost>> rows_;  // by begin and length - 1
 };
 
-}  // namespace strata::predict
+}  // namespace strata::search

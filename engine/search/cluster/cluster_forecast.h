@@ -1,6 +1,6 @@
-// Predict: the step of one way to train, on a cluster: its time and what it is made of, and the
-// memory of every rank of the pipe axis. What plan_search.h compares and `strata plan --simulate`
-// shows.
+// ClusterForecast: the step of one way to train, on a cluster: its time and what it is made of, and
+// the memory of every rank of the pipe axis. What plan_search.h compares and `strata plan
+// --simulate` shows.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "engine/search/cluster/cluster.h"
 #include "engine/search/cluster/stage_table.h"
 
-namespace strata::predict {
+namespace strata::search {
 
 /// What is computed again in the backward.
 enum class Recompute {
@@ -26,14 +26,14 @@ enum class Recompute {
 };
 
 /// One way to train.
-struct Choice : Decisions {
+struct Candidate : Decisions {
   Recompute recompute = Recompute::kNone;
   int zero = 0;
 
-  bool operator==(const Choice&) const = default;
+  bool operator==(const Candidate&) const = default;
 };
 
-/// What all choices have in common.
+/// What all candidates have in common.
 struct Training {
   double state_bytes = 0;     ///< of the optimizer, per trainable element
   double update_seconds = 0;  ///< of its step, per trainable element
@@ -52,7 +52,7 @@ class Network {
 };
 
 /// One rank of the pipe axis; all its replicas do the same.
-struct RankPrediction {
+struct RankForecast {
   double busy = 0;    ///< seconds of compute
   double ready = 0;   ///< when its last backward ends
   double reduce = 0;  ///< seconds of gradients over the replicas, with ZeRO also of the values
@@ -68,13 +68,13 @@ struct RankPrediction {
   double sent_model = 0;     ///< bytes along the model axis in a step
 };
 
-struct Prediction {
+struct ClusterForecast {
   double step = 0;       ///< seconds
   double pipeline = 0;   ///< the part of it until the last backward ends
   double bubble = 0;     ///< share of the pipeline's time in which ranks wait, the mean
   double recompute = 0;  ///< seconds of the busiest rank that go into computing again
   double memory = 0;     ///< bytes of the fullest rank
-  std::vector<RankPrediction> ranks;
+  std::vector<RankForecast> ranks;
 };
 
 /// What is slower than it should be. Ranks are those of the whole grid, (pipe * D + data) * M +
@@ -88,8 +88,8 @@ struct Slowness {
   bool empty() const { return ranks.empty() && nodes.empty() && links.empty(); }
 };
 
-/// A stage of the choice's cut.
-const StageCost& StageOf(const Choice& choice, const StageTable& table, int stage);
+/// A stage of the candidate's cut.
+const StageCost& StageOf(const Candidate& candidate, const StageTable& table, int stage);
 
 /// What follows between replicas when a stage has its gradients.
 struct Reduction {
@@ -97,36 +97,37 @@ struct Reduction {
   double sent = 0;     ///< bytes that each replica sends
   double update = 0;   ///< seconds of the optimizer's step
 };
-Reduction ReductionOf(const Choice& choice, const StageCost& stage, const Training& training,
+Reduction ReductionOf(const Candidate& candidate, const StageCost& stage, const Training& training,
                       const Group& replicas);
 
-/// What the simulator needs of a choice; also for programs made elsewhere. `replica`: the data
+/// What the simulator needs of a candidate; also for programs made elsewhere. `replica`: the data
 /// coordinate, for slowness.
-schedule::Costs ClusterCosts(const Choice& choice, const StageTable& table, const Cluster& cluster,
-                             const std::vector<int>& stage_ranks, const Slowness& slowness = {},
-                             int replica = 0);
+schedule::Costs ClusterCosts(const Candidate& candidate, const StageTable& table,
+                             const Cluster& cluster, const std::vector<int>& stage_ranks,
+                             const Slowness& slowness = {}, int replica = 0);
 
-/// The choice's program: its schedule, with recomputation. Throws ConfigError where the schedule
+/// The candidate's program: its schedule, with recomputation. Throws ConfigError where the schedule
 /// cannot have the sizes.
-schedule::Program ProgramOf(const Choice& choice);
+schedule::Program ProgramOf(const Candidate& candidate);
 
 /// Whether the schedule splits backwards in I and W.
 bool SplitsBackward(const std::string& schedule);
 
 /// Bytes that live from step to step on the stage's rank.
-double ModelBytes(const Choice& choice, const StageCost& stage, const Training& training);
+double ModelBytes(const Candidate& candidate, const StageCost& stage, const Training& training);
 
 /// The group of a rank's replicas: those of pipe coordinate `rank`, model coordinate 0.
-Group ReplicasOf(const Choice& choice, const Cluster& cluster, int rank);
+Group ReplicasOf(const Candidate& candidate, const Cluster& cluster, int rank);
 
 /// The link between two ranks of the pipe axis; where replicas have different ones, the slowest.
-LinkRates PipeLink(const Choice& choice, const Cluster& cluster, int from, int to);
+LinkRates PipeLink(const Candidate& candidate, const Cluster& cluster, int from, int to);
 
 /// The whole step. Ranks of a model axis go at the pace of the slowest. Replicas wait for each
 /// other where gradients are summed. Where slowness makes replicas differ, the slowest is told.
 /// REQUIRES: bounds of the table's layers; the cluster has ranks() devices.
-Prediction PredictStep(const Choice& choice, const StageTable& table, const Training& training,
-                       const Cluster& cluster, const schedule::Program& program,
-                       const Slowness& slowness = {});
+ClusterForecast ForecastClusterStep(const Candidate& candidate, const StageTable& table,
+                                    const Training& training, const Cluster& cluster,
+                                    const schedule::Program& program,
+                                    const Slowness& slowness = {});
 
-}  // namespace strata::predict
+}  // namespace strata::search

@@ -1,5 +1,5 @@
 // Maps and shapes are engine/checkpoint/weights; here is what ranks do with them together.
-#include "engine/runtime/saves/take_weights.h"
+#include "engine/runtime/saves/load_weights.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -90,7 +90,7 @@ WeightMap MapOf(const Job& job, Script& script) {
 
 }  // namespace
 
-StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
+StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
                         Transport& transport, Progress& progress) {
   const auto source = Checkpoint::Open(job.weights.from);
   const MappedWeights weights(*source, MapOf(job, script), job.weights.prefix);
@@ -158,7 +158,7 @@ StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, S
   return report;
 }
 
-bool TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
+bool LoadAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
                   Progress& progress, const std::function<void()>& begin) {
   if (job.weights.from.empty() || job.optimizer.ema == 0) return false;
   const auto source = Checkpoint::Open(job.weights.from);

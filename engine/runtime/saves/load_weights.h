@@ -23,14 +23,14 @@ namespace strata {
 ///
 /// Throws ConfigError for what does not fit, of all ranks together; WorldError for what is damaged
 /// or missing, by tensor.
-StartReport TakeWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
+StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
                         Transport& transport, Progress& progress);
 
-/// Reads the averages of what TakeWeights() has taken into those of the state, "3.weight#ema".
+/// Reads the averages of what LoadWeights() has taken into those of the state, "3.weight#ema".
 /// False, and nothing done, where job.weights has none, as saves of trainings with `ema` have, or
 /// the job keeps none. Calls `begin` first; where an average is missing that of the state stays.
-/// Throws as TakeWeights().
-bool TakeAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
+/// Throws as LoadWeights().
+bool LoadAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
                   Progress& progress, const std::function<void()>& begin);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-#include "engine/comm/cuda/take_device.h"
+#include "engine/comm/cuda/use_device.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
@@ -32,11 +32,11 @@ void LoadCudaBesideGpus() {
   }
 }
 
-c10::Device TakeDevice(const std::string& name, int local_rank) {
-  return TakeDevice(Load(name), local_rank);
+c10::Device UseDevice(const std::string& name, int local_rank) {
+  return UseDevice(Load(name), local_rank);
 }
 
-c10::Device TakeDevice(c10::DeviceType type, int local_rank) {
+c10::Device UseDevice(c10::DeviceType type, int local_rank) {
   if (type == c10::kCPU) return c10::kCPU;
   const c10::impl::VirtualGuardImpl devices(type);
   const int count = devices.deviceCount();

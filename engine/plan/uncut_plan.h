@@ -1,4 +1,4 @@
-// Planner: a job placed as far as its cuts do not matter, which can be cut in many ways.
+// UncutPlan: a job placed as far as its cuts do not matter, which can be cut in many ways.
 #pragma once
 
 #include <optional>
@@ -16,19 +16,19 @@ struct MicroBatchShapes {
   std::optional<FirstBatch> first = {};  ///< of a training with a data function
 };
 
-class Planner {
+class UncutPlan {
  public:
   /// Throws as MakePlan() for what does not depend on cuts.
-  Planner(const Job& job, const PlanOptions& options, Script* script);
+  UncutPlan(const Job& job, const PlanOptions& options, Script* script);
 
   /// The same of a plan, to be cut anew: nothing is measured and no data is asked.
-  Planner(const Job& job, const Plan& plan, Script* script);
+  UncutPlan(const Job& job, const Plan& plan, Script* script);
 
   /// The plan without its cuts and what follows from them.
-  const Plan& uncut() const { return uncut_; }
+  const Plan& plan() const { return uncut_; }
 
   /// Cuts the list into a stage for each entry of `stage_ranks`. `job` may differ from the
-  /// planner's own in what says where to cut, in recompute and the schedule. `settings` as
+  /// plan's own in what says where to cut, in recompute and the schedule. `settings` as
   /// PlanOptions::settings. Throws as MakePlan().
   Plan Cut(const Job& job, const std::vector<int>& stage_ranks,
            const std::vector<StageSetting>& settings) const;
@@ -46,6 +46,6 @@ void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again);
 
 /// Where the plan goes by what all earlier runs took (SecondsFrom::kEarlierRuns): by those alone
 /// whose plans were most like it (PlanTraits).
-void TakeOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan);
+void ApplyOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan);
 
 }  // namespace strata
