@@ -469,12 +469,15 @@ def of_what_runs(strata):
     last_of_one = ["--micro_batch_size=5", "--micro_batches=2"]
     refused = strata.run("train", "job.lua", *last_of_one, code=2)
     require("leave a last one of 1 row" in refused, "a batch norm that trains", refused)
+    refused = strata.run("eval", "job.lua", "--weights=runs", "--schedule=1f2b", code=2)
+    require('there is no schedule "1f2b"; did you mean "1f1b"?' in refused, "a name that nobody has", refused)
     for weights in ("--weights=runs", "--resume=runs"):
         def result(*flags):
             return re.search("^test loss .*$", strata.run("eval", "job.lua", weights, *flags), re.M).group()
 
         expected = result()
-        for flags in (last_of_one, ["--data.train=none"], ["--memory=1KB"], ["--recompute=auto", "--memory=1KB"],
+        for flags in (last_of_one, ["--data.train=none", "--eval.every=epoch"], ["--schedule=1f1b", "--stages_per_rank=3"],
+                      ["--memory=1KB"], ["--recompute=auto", "--memory=1KB"],
                       ["--data=2", "--zero=1"], ["--schedule=inference"], ["--optimizer=sgd", "--seed=4"],
                       ["--optimizer.beta2_decay=-0.5", "--freeze=type:."]):
             shown = result(*flags)

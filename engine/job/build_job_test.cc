@@ -725,6 +725,8 @@ TEST(Eval, EveryEpochNeedsDataWithAnEnd) {
                   ".every = \"epoch\" needs data.train with an end; "
                   "a function has none: give steps"));
   }
+  EXPECT_EQ(Build({}, Over({{"eval.every", "epoch"}})).eval.every, kEveryEpoch)
+      << "without data.train nothing trains";
   EXPECT_THAT(BuildError({{"eval", MapOf({{"every", "epochs"}})}}),
               HasSubstr("did you mean \"epoch\"?"));
 }

@@ -129,7 +129,8 @@ void CheckEpochs(const JobKeys& keys, const Job& job) {
   const char* key = job.eval.every == kEveryEpoch   ? "eval.every"
                     : job.save.every == kEveryEpoch ? "save.every"
                                                     : nullptr;
-  if (!key || HasEnd(job.train_data)) return;
+  const bool cannot_train = job.train_data.kind.empty();  // CheckTrainable() tells
+  if (!key || cannot_train || HasEnd(job.train_data)) return;
   keys.Refuse(
       Str(key, " = \"epoch\" needs data.train with an end; a function has none: give steps"));
 }

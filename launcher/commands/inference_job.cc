@@ -2,6 +2,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/forecast/users_program.h"
+#include "engine/schedule/generators/generators.h"
 #include "launcher/commands/script_job.h"
 #include "launcher/process/supervisor.h"
 #include "launcher/report/train_report.h"
@@ -50,7 +52,9 @@ void InferenceJob::Change(Job& job) const {
   // A forward alone keeps nothing for a backward, which all of these are about.
   job.memory = 0;
   job.recompute = {};
-  job.join = false;
+  // Its order is the same whatever the schedule, whose conditions are those of a training.
+  if (!IsUsers(job)) schedule::Fits(job.schedule.name, {1, 1, 1});  // refuses an unknown name
+  job.schedule = {"inference", "", {}};
   // Without gradients and moments a rank needs a quarter of the memory. Averages belong to
   // parameters that learn.
   if (job.optimizer.ema > 0) return;
