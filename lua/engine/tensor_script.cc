@@ -19,6 +19,7 @@
 #include "engine/layers/kernels/product.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/loss_scope.h"
+#include "engine/layers/losses.h"
 #include "engine/layers/random/random.h"
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
