@@ -34,11 +34,9 @@ struct LayerCost {
   Work input_grad;
   Work weight_grad;
 
-  int64_t parameters = 0;  ///< trainable elements that this rank has
-  int64_t weight_bytes =
-      0;  ///< values of all parameters, frozen ones too, with the padding of the flat buffers
-  int64_t copy_bytes =
-      0;  ///< the part of weight_bytes for copies in half precision, with which layers compute
+  int64_t parameters = 0;      ///< trainable elements that this rank has
+  int64_t weight_bytes = 0;    ///< values of all parameters, with the padding of flat buffers
+  int64_t copy_bytes = 0;      ///< of weight_bytes: copies in half precision, for the passes
   int64_t gradient_bytes = 0;  ///< gradients of the trainable parameters
   int64_t buffer_bytes = 0;    ///< buffers such as BatchNorm's running statistics
   /// Bytes of optimizer state beyond ModelCosts::moments tensors per element; negative if the
