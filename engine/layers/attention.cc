@@ -178,9 +178,8 @@ at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor&
   Heads heads = Project(q, k, v, pass);
   const int64_t before = TokenPosition();
   std::tie(heads.key, heads.value) = WithKept(this, heads.key, heads.value);
-  causal = causal && (before == 0 ||
-                      heads.query.size(2) >
-                          1);  // a single new token attends to all kept ones, so it needs no mask
+  // A single new token attends to all kept tokens, so it needs no mask.
+  causal = causal && (before == 0 || heads.query.size(2) > 1);
   const int64_t keys = heads.key.size(2);
   AddKeys(heads);
   const int64_t extra = heads.key.size(2) - keys;

@@ -107,8 +107,7 @@ class Stack : public CompositeLayer {
       return BuildLayer(child, context.script, context.axis);
     };
     for (int64_t i = 0; i < spec.Int("num_layers"); ++i) {
-      std::optional<RandomScope>
-          of_copies;  // as in PyTorch, the copies draw nothing from the outer scope
+      std::optional<RandomScope> of_copies;  // the copies draw nothing from the outer scope
       if (i > 0) of_copies.emplace(0);
       std::unique_ptr<Layer> layer = build(spec.children[0]);
       for (size_t p = 0; i > 0 && p < layer->parameters().size(); ++p) {

@@ -102,8 +102,8 @@ class ConvNode : public WeightNode {
       const at::ScalarType type = LeavesPlaces(x, weight) ? at::kFloat : x.scalar_type();
       const auto [_, fresh_dweight, fresh_dbias] = Backward(
           geometry, dy.to(type), x.to(type), weight.to(type), {false, true, dbias.defined()});
-      const at::Tensor rounded = fresh_dweight.to(
-          x.scalar_type());  // as the products of other layers in half precision are
+      // The products of other layers in half precision are rounded likewise.
+      const at::Tensor rounded = fresh_dweight.to(x.scalar_type());
       is_stale ? void(dweight.copy_(rounded)) : AddTo(dweight, rounded);
       if (dbias.defined()) dbias.add_(fresh_dbias.to(x.scalar_type()));
     };

@@ -108,8 +108,7 @@ void Multiply(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Tra
   tape.Multiply(flops, /*has_weight=*/true, spec.frozen);
   tape.Touch(x.bytes() + bytes + y.bytes(), y.bytes() + bytes + x.bytes(),
              spec.frozen ? 0 : x.bytes() + y.bytes() + 2 * sums);
-  if (!spec.frozen && bytes < sums)
-    tape.Scratch(0, bytes);  // one product in half precision, before it is added to the sums
+  if (!spec.frozen && bytes < sums) tape.Scratch(0, bytes);  // one product, before it is added
 }
 
 void MultiplyDeferred(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,

@@ -53,9 +53,8 @@ class EmbeddingNode : public WeightNode {
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& indices,
                                        const at::Tensor&) override {
     return [=, padding = padding_idx_, by_freq = scale_grad_by_freq_, dweight = weight_grad()] {
-      const at::Tensor exact =
-          dy.to(dweight.scalar_type());  // the rows of an index that occurs several times are
-                                         // summed in this type
+      // The rows of an index that occurs several times are summed in the gradient's type.
+      const at::Tensor exact = dy.to(dweight.scalar_type());
       if (!indices.is_cpu()) {
         dweight.add_(InOneOrder(dweight, exact, indices, padding, by_freq));
       } else if (dweight.size(0) <= indices.numel()) {

@@ -58,8 +58,8 @@ std::string LayerSpec::ToString() const {
   const LayerType* known = scripted ? nullptr : FindLayerType(type);
   std::vector<std::string> pieces = known ? Arguments(*known, args) : ScriptArguments(args);
   constexpr size_t kMost = 8;
-  if (known &&
-      known->holds_layers) {  // other types show the arguments from which they make their children
+  // Other types with children show the arguments from which they make them.
+  if (known && known->holds_layers) {
     for (const LayerSpec& child : children) pieces.push_back(child.ToString());
     if (children.size() > kMost) {
       pieces.resize(kMost);

@@ -24,8 +24,8 @@ bool IsIndex(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789") == name.npos;
 }
 
-constexpr std::string_view kPart =
-    ".part";  ///< the name of a container's part in the tables ends with it
+/// The ending of the type of a container's parts in the tables.
+constexpr std::string_view kPart = ".part";
 
 bool IsContainer(std::string_view type) {
   return std::ranges::any_of(PartTypes(), [&](const LayerType& part) {

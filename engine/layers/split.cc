@@ -64,10 +64,9 @@ void CheckSplit(const LayerSpec& spec, int ranks) {
 
 void CheckSequence(const LayerSpec& spec, const TensorSpecs& inputs, int ranks) {
   const int dim = SequenceDim(spec);
-  const Value* normalized =
-      spec.args.Find("normalized_shape");  // only LayerNorm has it: the last dims
-  const size_t sequences =
-      spec.type == "TransformerDecoderLayer" ? 2 : 1;  // sequences come before the masks
+  const Value* normalized = spec.args.Find("normalized_shape");  // of a LayerNorm: the last dims
+  // The inputs are sequences, followed by masks.
+  const size_t sequences = spec.type == "TransformerDecoderLayer" ? 2 : 1;
   for (const TensorSpec& input : std::span(inputs).first(std::min(sequences, inputs.size()))) {
     const size_t dims = input.shape.size();
     if (dims < 3) {
@@ -116,8 +115,8 @@ bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks, Scri
 /// How a rank holds a tied tensor.
 struct TiedPart {
   std::optional<Share> share;
-  bool learns_of_part =
-      false;  ///< each rank has the whole tensor, but a gradient of its part of the sequence only
+  /// True if each rank has the whole tensor, but a gradient of its part of the sequence only.
+  bool learns_of_part = false;
   bool operator==(const TiedPart&) const = default;
 };
 

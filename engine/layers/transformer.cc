@@ -125,8 +125,8 @@ class TransformerLayer : public CompositeLayer {
       SplitSeed(x.device());
     } else {
       const int64_t batch = x.size(batch_first_ ? 0 : 1);
-      const at::TensorOptions wide =
-          x.options().dtype(at::kFloat);  // on other devices the scores are float32
+      // On devices other than the CPU the scores are float32.
+      const at::TensorOptions wide = x.options().dtype(at::kFloat);
       ApplyDropout(at::empty({batch, heads_, Length(x), length}, x.is_cpu() ? x.options() : wide),
                    dropout_, /*training=*/true);
     }
@@ -176,8 +176,8 @@ class TransformerLayer : public CompositeLayer {
   const bool causal_;
   const bool batch_first_;
   const int64_t heads_;
-  std::vector<MultiheadAttention*>
-      attentions_;  // null if they belong to another part; likewise the layers below
+  // The layers that belong to another part are null.
+  std::vector<MultiheadAttention*> attentions_;
   Layer* linear1_;
   Layer* linear2_;
   std::vector<Layer*> norms_;

@@ -170,8 +170,8 @@ at::Tensor Attend(const at::Tensor& query, const at::Tensor& key, const at::Tens
   return y;
 }
 
-constexpr int64_t kAligned =
-    8;  // the kernels need widths of heads and rows of masks in multiples of this
+/// The kernels need the width of heads and the rows of masks in multiples of so many elements.
+constexpr int64_t kAligned = 8;
 
 /// Converts the mask to numbers that are added to the scores, in the query's type: (N, H, T, S).
 /// Rows are aligned to kAligned elements.
@@ -190,8 +190,8 @@ at::Tensor BiasOf(const at::Tensor& mask, const at::Tensor& query, const at::Ten
 
 /// Pads the heads with zeros to a width that the kernels take. The zeros do not change the scores.
 at::Tensor FilledUp(const at::Tensor& heads) {
-  const at::Tensor rows =
-      heads.flatten(0, 1);  // for a single head at::pad may choose other strides
+  // Flattened, since at::pad may choose other strides for a single head.
+  const at::Tensor rows = heads.flatten(0, 1);
   const at::Tensor filled = at::pad(rows, {0, kAligned - heads.size(-1) % kAligned});
   return filled.unflatten(0, {heads.size(0), heads.size(1)});
 }

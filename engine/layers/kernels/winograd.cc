@@ -32,7 +32,7 @@ namespace {
 using Vec = __m512;
 constexpr int64_t kLanes = 16;
 constexpr int64_t kPlaces = 16;  ///< elements of a transformed tile or window: 4 rows of 4
-constexpr int64_t kWindow = 9;   ///< elements
+constexpr int64_t kWindow = 9;   ///< elements of a window: 3 rows of 3
 
 /// The number of tiles that are transformed at a time. All their channels (32 KiB per channel) are
 /// multiplied by the weights of some outputs, about kWeights weights (1 MiB transformed), so that
