@@ -134,8 +134,8 @@ TEST(Linear, HasAutogradsBitsWithManyRows) {
   }
 }
 
-TEST(Linear,
-     FrozenHasTheBitsOfOneThatLearns) {  // otherwise predictions would differ from the evaluation
+// Otherwise a prediction would differ from the evaluation.
+TEST(Linear, FrozenHasTheBitsOfOneThatLearns) {
   const auto learning = Build(LinearSpec(24, 9));
   FlatBuffers buffers(*learning);
   LayerSpec spec = LinearSpec(24, 9);
@@ -623,8 +623,8 @@ TEST(Containers, AStackIsItsLayerSeveralTimesWithTheSameMemoryAndMasks) {
                                                  {"dropout", 0.0},
                                                  {"batch_first", true}});
     const auto stack = Build(Spec(type, {{"num_layers", 3}}, {spec, norm_spec}));
-    const auto layer = Build(spec),
-               norm = Build(norm_spec);  // all copies start with the values of this layer
+    // All copies start with the values of `layer`.
+    const auto layer = Build(spec), norm = Build(norm_spec);
     ASSERT_EQ(stack->parameters().size(), 3 * layer->parameters().size() + 2);
     EXPECT_EQ(stack->parameters()[layer->parameters().size()].name,
               "layers.1." + layer->parameters()[0].name);
