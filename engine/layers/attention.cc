@@ -1,3 +1,9 @@
+// Attend() projects query, key and value to this rank's heads, (N, H, T, D). If tokens are kept
+// (kept_tokens.h), it appends the new keys and values to the kept ones, and then the additional
+// keys of add_bias_kv and add_zero_attn. It builds a mask tensor only if `causal` alone does not
+// describe what is hidden, since fused kernels are faster without one. The attention of all heads
+// is one call, ATen's or, for dropout that other ranks share, AttentionWithDropout(). out_proj
+// joins the heads, and its crossing sums over the ranks of the model axis.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/attention.h"
 

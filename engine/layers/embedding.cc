@@ -108,7 +108,7 @@ at::Tensor InitialVectors(const Value& args) {
 }
 
 /// Scales the vectors of these indices down to a norm of at most `max_norm`; does nothing if that
-/// is null. It changes them behind autograd's back, which is safe since no backward of an earlier
+/// is null. Autograd does not see the change; this is safe, since no backward of an earlier
 /// micro-batch reads the vectors.
 void Shorten(const Parameter& weight, const at::Tensor& indices, const Value& max_norm,
              double norm_type) {

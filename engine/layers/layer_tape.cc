@@ -108,6 +108,8 @@ void LayerTape::Measured(const LayerMemory& memory) {
   cost_.backward_scratch = std::max(cost_.backward_scratch, memory.backward_scratch);
 }
 
+// The first storages are those of the inputs. A kept storage is an input's, an output's, or counts
+// as kept_bytes.
 LayerCost LayerTape::Finish(const std::vector<Traced>& outputs) {
   LayerCost cost = cost_;
   const auto count = static_cast<int>(inputs_.size());

@@ -1,3 +1,7 @@
+// The forward y = x W^T + b and the input gradient dx = dy W are computed by the kernels of
+// few_rows.h for few rows, else by oneDNN if it is faster (product.h), else by ATen. The weight
+// gradient dW += dy^T x is a RowProduct, added straight to the gradient buffer. All three treat the
+// leading dims of x as rows.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/linear.h"
 

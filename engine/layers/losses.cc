@@ -1,3 +1,7 @@
+// The losses. Each returns the sum over its items and the weight by which the engine divides
+// (LossValue), and PyTorch's mean is their quotient over the global batch. Class losses find the
+// dim of the classes by the shapes, and compute it in parts if each rank of the model axis has some
+// classes. Element-wise losses are a table of ATen calls.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/losses.h"
 

@@ -27,7 +27,8 @@ bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b);
 at::Tensor Product(const at::Tensor& a, const at::Tensor& b);
 
 /// sum (M, N) += a (M, K) times b (K, N), or = if `overwrites`; then the old values of `sum` are
-/// not read. REQUIRES: all have the same type.
+/// not read.
+/// REQUIRES: all have the same type.
 void Add(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool overwrites);
 
 /// Returns x (M, K) times the transpose of weight (N, K), plus bias (N) in each row: (M, N).
