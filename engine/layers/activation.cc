@@ -1,4 +1,4 @@
-// The activations.
+// The activation layers and the ATen functions that they call.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/celu.h>
 #include <ATen/ops/elu.h>
@@ -32,14 +32,14 @@ namespace {
 
 double Number(const Value& args, const char* name) { return args[name].as_double(); }
 
-/// The dim of a Softmax; where none is given, the one that PyTorch chooses.
+/// The dim of a Softmax. If the arguments have none, it is the one that PyTorch chooses.
 int64_t SoftmaxDim(const at::Tensor& x, const Value& args) {
   if (!args["dim"].is_null()) return args["dim"].as_int();
   return x.dim() == 0 || x.dim() == 1 || x.dim() == 3 ? 0 : 1;
 }
 
-/// LeakyReLU that may overwrite x. In place, the gradient is computed from the result. Only with a
-/// slope > 0 does the result's sign tell the sign of the input.
+/// LeakyReLU that may overwrite x. In place, the gradient is computed from the result, which has
+/// the sign of the input only if the slope is above 0. For other slopes x is not overwritten.
 at::Tensor OverwriteLeaky(const at::Tensor& x, const Value& args) {
   const double slope = Number(args, "negative_slope");
   at::Tensor y = x;
@@ -62,9 +62,9 @@ class PRelu : public UnaryLayer {
 using T = at::Tensor;
 using Args = Value;
 
-/// `inplace = true` has an effect where it saves memory and leaves the bits. The backward of SiLU,
-/// Mish, Hardswish and Hardsigmoid needs the input, and that of ELU, SELU and CELU has other bits
-/// if it is computed from the result.
+/// A row has a second function if `inplace = true` saves memory and does not change the bits. It
+/// would save nothing for SiLU, Mish, Hardswish and Hardsigmoid, whose backward needs the input,
+/// and would change the bits of ELU, SELU and CELU, whose backward would use the result.
 constexpr LayerEntry kLayers[] = {
     {"ReLU", [](const T& x, const Args&) { return at::relu(x); },
      [](const T& x, const Args&) { return T(x).relu_(); }},

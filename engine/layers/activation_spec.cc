@@ -1,4 +1,4 @@
-// Declarations of the activations.
+// Declarations of the activation layers.
 #include <utility>
 
 #include "engine/layers/cost_rules.h"
@@ -39,7 +39,8 @@ std::vector<ParameterSpec> PReluParameters(const LayerSpec& spec) {
   return {{.name = "weight", .shape = {spec.Int("num_parameters")}}};
 }
 
-/// Beside the elements, each element's share of the weights' gradient.
+/// In addition to an elementwise function, the backward computes each element's contribution to the
+/// weight gradient, a tensor of x's size.
 std::vector<Traced> PReluCost(LayerTape& tape, const LayerSpec& spec,
                               const std::vector<Traced>& inputs, const TensorSpecs&) {
   const Traced& x = inputs[0];
@@ -58,7 +59,8 @@ void CheckCelu(LayerSpec& spec) {
   if (spec.Number("alpha") == 0) throw ConfigError("alpha must not be 0");
 }
 
-/// A function of each element. `more`: the tensors that its backward reads beside what it `keeps`.
+/// The type of a layer that applies one function to each element. `more` is the number of tensors
+/// that its backward reads in addition to the one that it `keeps`.
 LayerType Elementwise(std::string name, FieldTable fields, Keeps keeps, std::string help,
                       int more = 0) {
   return {.name = std::move(name),

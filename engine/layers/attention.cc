@@ -1,3 +1,9 @@
+// Attend() projects query, key and value to this rank's heads, (N, H, T, D). If tokens are kept
+// (kept_tokens.h), it appends the new keys and values to the kept ones, and then the additional
+// keys of add_bias_kv and add_zero_attn. It builds a mask tensor only if `causal` alone does not
+// describe what is hidden, since fused kernels are faster without one. The attention of all heads
+// is one call, ATen's or, for dropout that other ranks share, AttentionWithDropout(). out_proj
+// joins the heads, and its crossing sums over the ranks of the model axis.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/attention.h"
 
@@ -27,7 +33,8 @@
 namespace strata {
 namespace {
 
-/// `size` rows of a parameter from row `begin` on, as a parameter. Its gradient goes to these rows.
+/// The rows begin..begin+size-1 of a parameter, as a parameter whose gradient is added to the same
+/// rows.
 Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
   if (size == parameter.value.size(0)) return parameter;
   Parameter rows = parameter;
@@ -36,17 +43,19 @@ Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
   return rows;
 }
 
-/// The mask as numbers that are added to scores.
+/// Converts a mask to numbers that are added to the scores: a bool mask becomes -infinity where it
+/// is true. `like` gives dtype and device.
 at::Tensor Added(const at::Tensor& mask, const at::Tensor& like) {
   if (mask.scalar_type() != at::kBool) return mask.to(like.options());
   return at::zeros(mask.sizes(), like.options())
       .masked_fill_(mask, -std::numeric_limits<double>::infinity());
 }
 
-/// softmax(q k^T / sqrt(D)) with dropout, times v. It has the bits that
-/// scaled_dot_product_attention has on the CPU, but our own dropout. Half types are computed in
-/// float on every device, so that a GPU gives the CPU's numbers and the softmax is float32 as on
-/// PyTorch's math path.
+/// Computes dropout(softmax(q k^T / sqrt(D))) v with stored scores. Inputs and result are (N, H, T,
+/// D), `mask` broadcasts to (N, H, T, S). Without dropout it has the bits of
+/// scaled_dot_product_attention on the CPU; dropout is ApplyDropout(), which can draw for the heads
+/// of all ranks. Half types are computed in float32 on every device, so that a GPU uses the CPU's
+/// dropout numbers and the softmax is in float32 as in PyTorch's math path.
 at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, const std::optional<at::Tensor>& mask,
                                 double dropout, bool causal, const Part& heads) {
@@ -63,14 +72,15 @@ at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
     const at::Tensor seen = mask ? *mask : CausalMask(query.size(2), key.size(2), 0, query);
     scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   }
-  // The softmax of a query that sees no key is 0.
+  // _safe_softmax gives zeros, not NaN, for a query all of whose keys are masked.
   return ApplyDropout(at::_safe_softmax(scores, 3), dropout, /*training=*/true, heads)
       .matmul(wide(value))
       .to(type);
 }
 
-/// The attention of this rank's heads. Dropout draws from the thread's generator (random.h), for
-/// the heads of all ranks, and uses this rank's numbers.
+/// The attention of this rank's heads. If the ranks of the model axis share the heads (`heads`),
+/// dropout draws numbers for the heads of all ranks from the thread's generator (random.h) and uses
+/// this rank's part of them.
 at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& mask, double dropout, bool causal,
                      const Part& heads) {
@@ -137,8 +147,9 @@ Tensors MultiheadAttention::Forward(const Tensors& inputs, const Pass& pass) {
   return {Attend(query, keys, value.defined() ? value : keys, options_.causal, pass, masks)};
 }
 
-/// All masks as one, for the scores of this rank's heads: (N or 1, heads or 1, T or 1, S). `keys`
-/// are those without what AddKeys() added, which every query sees.
+/// Adds all masks up to one mask for the scores of this rank's heads: (N or 1, heads or 1, T or 1,
+/// S). `keys` is the number of keys without those that AddKeys() appended, which are visible to
+/// every query.
 at::Tensor MultiheadAttention::Join(const AttentionMasks& masks, const Heads& heads, int64_t keys,
                                     bool causal) const {
   const at::Tensor& like = heads.query;
@@ -173,7 +184,8 @@ at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor&
   Heads heads = Project(q, k, v, pass);
   const int64_t before = TokenPosition();
   std::tie(heads.key, heads.value) = WithKept(this, heads.key, heads.value);
-  causal = causal && (before == 0 || heads.query.size(2) > 1);  // the newest token sees all
+  // A single new token attends to all kept tokens, so it needs no mask.
+  causal = causal && (before == 0 || heads.query.size(2) > 1);
   const int64_t keys = heads.key.size(2);
   AddKeys(heads);
   const int64_t extra = heads.key.size(2) - keys;
@@ -191,7 +203,8 @@ at::Tensor MultiheadAttention::Attend(const at::Tensor& query, const at::Tensor&
   return out_proj_->Forward({joined.flatten(2)}, pass)[0];
 }
 
-/// Projects query, key and value. Projections of the same tensor are one GEMM, as in PyTorch.
+/// Projects query, key and value to this rank's heads. Projections of the same tensor are computed
+/// as one matrix product, as in PyTorch.
 MultiheadAttention::Heads MultiheadAttention::Project(const at::Tensor& query,
                                                       const at::Tensor& key,
                                                       const at::Tensor& value,
@@ -217,7 +230,8 @@ MultiheadAttention::Heads MultiheadAttention::Project(const at::Tensor& query,
   return {parts[0], parts[1], parts[2]};
 }
 
-/// `count` projections of x, from number `first` on (0 = query, 1 = key, 2 = value).
+/// Computes `count` projections of x, beginning with number `first` (0 = query, 1 = key, 2 =
+/// value).
 std::vector<at::Tensor> MultiheadAttention::ProjectWith(const Parameter& weight,
                                                         const at::Tensor& x, int first, int count,
                                                         const Pass& pass) const {
@@ -234,7 +248,7 @@ std::vector<at::Tensor> MultiheadAttention::ProjectWith(const Parameter& weight,
   return parts;
 }
 
-/// (T, N, H, D) or, batch first, (N, T, H, D) -> (N, H, T, D).
+/// Transposes (T, N, H, D), or (N, T, H, D) with batch_first, to (N, H, T, D).
 at::Tensor MultiheadAttention::HeadsFirst(const at::Tensor& projected) const {
   return options_.batch_first ? projected.transpose(1, 2) : projected.permute({1, 2, 0, 3});
 }

@@ -23,38 +23,43 @@ struct AttentionOptions {
   bool causal = false;  ///< for Forward(); transformer layers choose for each Attend()
 };
 
-/// What attention does not see, beside what `causal` hides. A bool tensor is true where a query
-/// does not see a key; another one is added to the scores. Undefined: nothing is hidden.
+/// The masks of one attention, in addition to `causal`. A bool mask is true where a query must not
+/// attend to a key; a mask of numbers is added to the scores. An undefined mask hides nothing.
 struct AttentionMasks {
   at::Tensor key_padding = {};  ///< (N, S), for all queries
   at::Tensor attention = {};    ///< (T, S) for all samples and heads, or (N * heads, T, S)
 };
 
-/// The tensor at `index`; undefined where a layer got fewer.
+/// The input at `index`, or an undefined tensor if the layer got fewer inputs.
 inline at::Tensor InputAt(const Tensors& inputs, size_t index) {
   return index < inputs.size() ? inputs[index] : at::Tensor();
 }
 
-/// The mask (queries, keys) by which the tokens that come in see themselves and earlier ones, those
-/// that are kept (kept_tokens.h) included; then `extra` keys that every query sees. True = seen.
+/// The causal mask, bool (queries, keys + extra): true where the query attends to the key. The
+/// incoming tokens attend to themselves and to earlier tokens, including those kept from earlier
+/// calls (kept_tokens.h). The last `extra` keys are visible to every query. `like` gives the
+/// device.
 at::Tensor CausalMask(int64_t queries, int64_t keys, int64_t extra, const at::Tensor& like);
 
-/// Whether an attention of `x` draws from a scope of its own (SplitSeed()), so that it depends on
-/// no kernel what is drawn behind it: on CUDA, unless ranks of this axis share the heads.
+/// True if attention on `x` draws its dropout from a RandomScope of its own (SplitSeed()). Then the
+/// numbers that later operators draw do not depend on how many the attention kernel draws. This is
+/// so on CUDA, unless the ranks of the model axis share the heads.
 bool SplitsDraws(const at::Tensor& x, const AxisComm* axis);
 
-/// torch.nn.MultiheadAttention without its second output, the attention weights. Parameters, their
-/// order and initial values are PyTorch's. Sequences are (T, N, E), with batch_first (N, T, E).
-/// With batch_first PyTorch transposes its input and this layer does not; so dropout meets the
-/// elements in another order and zeroes others.
+/// torch.nn.MultiheadAttention without its second output, the attention weights. The parameters,
+/// their order and their initial values are PyTorch's. Sequences are (T, N, E), or (N, T, E) with
+/// batch_first. With batch_first PyTorch transposes its input, and this layer does not. So dropout
+/// visits the elements in another order than in PyTorch and zeroes other elements.
 class MultiheadAttention : public CompositeLayer {
  public:
-  /// `ends`: how inputs and output cross when the ranks of the model axis share the heads.
+  /// `ends` says how the inputs and the output cross the model axis when its ranks share the heads.
   explicit MultiheadAttention(const AttentionOptions& options, Ends ends = {});
-  /// `inputs` are query, key and value, or one tensor that is all three, then key_padding_mask and
-  /// attn_mask (inputs.h). Key, value and masks may be undefined.
+  /// `inputs` are query, key, value, key_padding_mask and attn_mask (inputs.h). Key, value and
+  /// masks may be undefined or left out: the key is then the query, and the value is the key. Two
+  /// inputs are a sequence and its key_padding_mask.
   Tensors Forward(const Tensors& inputs, const Pass& pass) override;
-  /// Forward() with its own choice of the mask. With `causal`, query i sees the keys 0 to i only.
+  /// The same as Forward(), but the caller chooses `causal` and the masks. With `causal`, query i
+  /// attends to the keys 0 to i only.
   at::Tensor Attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                     bool causal, const Pass& pass, const AttentionMasks& masks = {});
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }

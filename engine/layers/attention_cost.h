@@ -1,5 +1,5 @@
-// What the transformer layers have of attention: its cost, and the shapes of masks. attention.cc
-// also declares MultiheadAttention.
+// The cost of attention and the shape checks of its masks, which MultiheadAttention and the
+// transformer layers share. Defined in attention_spec.cc.
 #pragma once
 
 #include <string_view>
@@ -9,14 +9,15 @@
 namespace strata::layers {
 
 struct AttentionSizes {
-  double width = 0;  ///< of queries, whole
+  double width = 0;  ///< features of the queries, over all ranks
   double heads = 0;
   double dropout = 0;
   bool batch_first = false;
-  double ranks = 1;  ///< that share the heads
+  double ranks = 1;  ///< number of ranks that share the heads
 };
 
-/// Projections, attention, projection back. The ranks of the model axis have some heads each.
+/// Writes the cost of the input projections, the attention and the output projection to the tape,
+/// and returns the output. Each rank of the model axis has width / ranks of the features.
 Traced CostOfAttention(LayerTape& tape, const LayerSpec& spec, const AttentionSizes& sizes,
                        const Traced& query, const Traced& key, const Traced& value);
 

@@ -73,7 +73,9 @@ TensorSpecs Infer(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   return {query};
 }
 
-/// softmax(q k^T) v of this rank's heads: what is kept beside q, k and v.
+/// Records the cost of softmax(q k^T) v for this rank's heads, and the tensors that its backward
+/// keeps in addition to q, k and v. Returns the output. With dropout the scores are stored;
+/// without, the fused kernel (FlashAttention) stores none.
 Traced Attend(LayerTape& tape, const AttentionSizes& sizes, const Traced& query,
               const Traced& keys) {
   const size_t batch_dim = sizes.batch_first ? 0 : 1;
@@ -87,19 +89,19 @@ Traced Attend(LayerTape& tape, const AttentionSizes& sizes, const Traced& query,
   const auto keep = [&](double elements) { tape.Keep(tape.Fresh(query, elements)); };
   const DType before = tape.compute();
   if (sizes.dropout > 0) {
-    // Of half precision, ATen makes float32 here.
+    // In half precision ATen computes this path in float32.
     if (DTypeSize(before) < DTypeSize(DType::kFloat32)) tape.set_compute(DType::kFloat32);
     keep(features);  // scaled queries
     keep(of_keys);   // scaled keys
     keep(of_keys);   // values
     keep(scores);    // their softmax
-    keep(scores);    // factors of dropout
-    keep(scores);    // their product
+    keep(scores);    // factors of dropout (0 or 1 / (1 - p))
+    keep(scores);    // softmax times factors
     tape.Touch(4 * 8 * scores, 4 * 6 * scores);
     tape.Scratch(4 * 2 * scores, 4 * 3 * scores);
     tape.set_compute(before);
   } else {
-    keep(features);  // the flash kernel keeps its output, and a sum for each row
+    keep(features);  // the fused kernel keeps its output and the log-sum-exp of each row
     keep(scores / sources);
     tape.Touch(4 * 2 * features, 4 * 4 * features);
   }
@@ -141,7 +143,7 @@ Traced CostOfAttention(LayerTape& tape, const LayerSpec& spec, const AttentionSi
   const double own = sizes.width / sizes.ranks;
   const auto project = [&](const Traced& x, double count) {
     const Traced y = ApplyLinear(tape, spec, x, x.last_dim(), count * own);
-    if (sizes.dropout == 0) tape.Keep(y);  // the flash kernel works on views of it
+    if (sizes.dropout == 0) tape.Keep(y);  // the fused kernel keeps views of it
   };
   if (key.storage == query.storage && value.storage == key.storage) {
     project(query, 3);

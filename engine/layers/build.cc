@@ -1,4 +1,7 @@
-// BuildLayer() and BuildLoss(). The tables of layers are those of the families.
+// BuildLayer() and BuildLoss(): they look up the maker of a type in the tables of the layer
+// families (families.h). BuildLayer() then applies what is common to all types: a script's initial
+// values, the rank's share of the parameters, a tie's forward, a dtype of the layer's own, and
+// freezing.
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -21,7 +24,7 @@
 namespace strata {
 namespace {
 
-/// The row of the type in one of the tables; null when none has it.
+/// Finds the type's row in the tables of all families; null if there is none.
 const LayerEntry* FindEntry(const std::string& type) {
   const std::string name = TableName(type);
   for (const auto table : {LinearLayers, ConvolutionLayers, EmbeddingLayers, NormalizationLayers,
@@ -35,7 +38,7 @@ const LayerEntry* FindEntry(const std::string& type) {
   return nullptr;
 }
 
-/// A layer that is one call of ATen's.
+/// A layer without parameters that calls one function, mostly of ATen.
 class CallLayer : public UnaryLayer {
  public:
   CallLayer(const LayerSpec& spec, const LayerEntry& entry)
@@ -51,13 +54,14 @@ class CallLayer : public UnaryLayer {
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass&) override {
     if (!in_place_) return call_(x, args_);
-    // Through a view, autograd would lay the gradient out as the memory behind it, which no cut
-    // does.
+    // If x is a view, autograd gives the gradient the strides of the view's base. A gradient that
+    // crosses a cut between stages never has these strides, so the bits could depend on the cuts.
     const bool has_base = x.requires_grad() && x.is_view();
     if (may_overwrite_input_ && !has_base) return in_place_(x, args_);
     at::Tensor y = call_(x, args_);
-    // In place, the result lies as the input. Out of place, ATen may choose other strides for dims
-    // of one element, by which operators behind choose their kernels.
+    // An in-place result has the strides of the input. Out of place, ATen may choose other strides
+    // for dims of size 1, and later operators choose their kernels by the strides. So the result
+    // must have x's strides in both cases.
     return y.strides() == x.strides() ? y : in_place_(x.clone(), args_);
   }
 
@@ -68,17 +72,17 @@ class CallLayer : public UnaryLayer {
   const Keeps keeps_;
 };
 
-/// A layer with a type of its own (engine/layers/own_type.h): converts floating inputs to
-/// `type`, and the outputs of `inside` to the type of the first of them, or to float32 where there
-/// is none. The parameters are those of `inside`, under their names, and keep their type whatever
-/// the stage computes in.
+/// A layer with a type of its own (own_type.h). It converts floating inputs to `type`, and the
+/// outputs of `inside` to the type of the first floating input, or to float32 if there is none. The
+/// parameters are those of `inside` with the same names, and keep their type whatever type the
+/// stage computes in.
 class TypedLayer : public CompositeLayer {
  public:
   TypedLayer(std::unique_ptr<Layer> inside, at::ScalarType type)
       : inside_(Adopt("", std::move(inside))), type_(type) {
     for (Parameter& parameter : parameters_) {
       parameter.keeps_type = true;
-      // Values that no function of init.h made have not the type yet.
+      // Values that were not made by init.h may have another type.
       const bool trains = parameter.value.requires_grad();
       parameter.value = parameter.value.detach().to(type).requires_grad_(trains);
     }
@@ -103,7 +107,8 @@ class TypedLayer : public CompositeLayer {
     return outputs;
   }
   void CheckInput(const Tensors& inputs) const override { inside_->CheckInput(inputs); }
-  /// A converted tensor may be overwritten wherever the tensor itself may be.
+  /// If the input may be overwritten, so may the tensor converted from it, which is the input
+  /// itself if its type is `type`.
   void set_may_overwrite_input(bool may) override { inside_->set_may_overwrite_input(may); }
   OutputMemory output_memory() const override { return inside_->output_memory(); }
 
@@ -122,8 +127,8 @@ void Freeze(const LayerSpec& spec, Layer& layer) {
   layer.OnBound();
 }
 
-/// Reduces each shared parameter to this rank's share. Layers inside a container have done so
-/// already.
+/// Replaces the value of each shared parameter by this rank's share of it. Containers are skipped,
+/// since their children have done so already.
 void ReduceToShares(Layer& layer, const LayerSpec& spec, const AxisComm& axis) {
   if (SplitOf(spec).empty() || !spec.children.empty()) return;
   const at::NoGradGuard no_grad;
@@ -149,14 +154,14 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
   const LayerEntry* entry = spec.scripted ? nullptr : FindEntry(spec.type);
   STRATA_CHECK(spec.scripted ? script != nullptr : entry != nullptr) << "no layer " << spec.type;
   const std::optional<DType> own = OwnType(spec);
-  std::optional<InitTypeScope> type;  // without an own type, that of the layer around it
+  std::optional<InitTypeScope> type;  // not set: the type of the surrounding layer holds
   if (own) type.emplace(ToScalarType(*own));
   std::unique_ptr<Layer> layer = !entry        ? script->BuildLayer(spec)
                                  : entry->call ? std::make_unique<CallLayer>(spec, *entry)
                                                : entry->make(spec, {script, axis});
   const bool has_init = !spec.scripted && spec.init.id >= 0;
   STRATA_CHECK(script || (!has_init && spec.tied_forward.where.empty())) << spec.type;
-  if (has_init) {  // on whole values, before ranks of the model axis take their shares
+  if (has_init) {  // the script sees whole values, so this comes before the rank takes its share
     LayerSpec untied = spec;
     untied.tied_forward = {};
     layer = script->WithForward(untied, std::move(layer));

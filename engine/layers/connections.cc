@@ -27,7 +27,7 @@ void RefuseInside(const LayerSpec& layer, const std::string& subject) {
   }
 }
 
-/// The connection of this key, complete or still without its join.
+/// Finds the connection of this key, with its join or still without; end() if there is none.
 auto FindKey(std::vector<Connection>& connections, const std::string& key) {
   return std::ranges::find(connections, key, &Connection::key);
 }

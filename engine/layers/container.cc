@@ -19,8 +19,9 @@
 namespace strata {
 namespace {
 
-/// Runs its layers one after the other; a part runs its own. Initial values are drawn from layer to
-/// layer: a part also builds those before its own, unless these have been drawn before it.
+/// Runs its layers one after the other. A part runs only its own layers. Initial values are drawn
+/// in one sequence through all layers. So a part also builds, and drops, the layers before its own,
+/// unless something was drawn already: then the parts before it were built in the same RandomScope.
 class Sequential : public CompositeLayer {
  public:
   Sequential(const LayerSpec& spec, const BuildContext& context) {
@@ -56,8 +57,9 @@ class Sequential : public CompositeLayer {
   std::vector<Layer*> chain_;
 };
 
-/// x + body(x). A part that is not the first takes x, then what the body made of it so far, one
-/// tensor; one that is not the last gives the same. So x crosses cuts with the chain.
+/// x + body(x). Between two parts, x and the tensor that the body has made of it so far cross the
+/// cut: every part but the first takes both (x, then the body's one tensor), and every part but the
+/// last returns both.
 class Residual : public Sequential {
  public:
   Residual(const LayerSpec& spec, const BuildContext& context)
@@ -78,11 +80,13 @@ class Residual : public Sequential {
     return outputs;
   }
 
-  /// The body must never overwrite x.
+  /// The first part must not overwrite x, which is needed for the sum. A later part's body reads a
+  /// tensor of its own, which it may overwrite.
   void set_may_overwrite_input(bool may) override {
     Sequential::set_may_overwrite_input(may && !is_first_);
   }
-  /// Between parts: of the body's tensor, which the next part's body may overwrite.
+  /// Between parts this is the memory of the body's tensor, which the next part's body may
+  /// overwrite.
   OutputMemory output_memory() const override {
     const OutputMemory of_body = Sequential::output_memory();
     if (is_last_) return OutputMemory::kFresh;
@@ -93,8 +97,9 @@ class Residual : public Sequential {
   const bool is_first_, is_last_;
 };
 
-/// A layer num_layers times, then perhaps a norm. All layers start with the same values, as the
-/// copies in PyTorch do, and take the same memory and masks.
+/// num_layers copies of a layer, and a norm after them if there is one. All copies start with the
+/// same values, as in PyTorch. Each takes the previous one's output as its first input; the other
+/// inputs (memory and masks) are the same for all.
 class Stack : public CompositeLayer {
  public:
   Stack(const LayerSpec& spec, const BuildContext& context) {
@@ -102,7 +107,7 @@ class Stack : public CompositeLayer {
       return BuildLayer(child, context.script, context.axis);
     };
     for (int64_t i = 0; i < spec.Int("num_layers"); ++i) {
-      std::optional<RandomScope> of_copies;  // as in PyTorch, copies draw nothing
+      std::optional<RandomScope> of_copies;  // the copies draw nothing from the outer scope
       if (i > 0) of_copies.emplace(0);
       std::unique_ptr<Layer> layer = build(spec.children[0]);
       for (size_t p = 0; i > 0 && p < layer->parameters().size(); ++p) {

@@ -39,7 +39,7 @@ std::vector<Traced> CostOfSequence(LayerTape& tape, const LayerSpec& spec,
   return x;
 }
 
-/// x + body(x), of what the body gives.
+/// Records the cost of adding x to `outputs`, the body's outputs. Returns the sums.
 std::vector<Traced> Added(LayerTape& tape, std::vector<Traced> outputs) {
   for (Traced& output : outputs) {
     output = tape.Fresh(output);
@@ -82,8 +82,9 @@ LayerType Residual() {
 
 // ---- Parts (parts.h)
 
-/// What a part of a Residual takes and gives: the input of the whole, then what the layers up to
-/// here made of it, one tensor; the first takes the input alone, the last adds both.
+/// Splits the inputs of a part of a Residual into `x`, the input of the whole Residual, and `body`,
+/// what the body's layers have made of it so far (one tensor). For the first part both are the
+/// inputs.
 template <class T>
 struct ResidualTensors {
   ResidualTensors(const LayerSpec& spec, const std::vector<T>& inputs)
@@ -92,7 +93,7 @@ struct ResidualTensors {
     x.pop_back();
     body = {inputs.back()};
   }
-  /// Of a part that is not the last.
+  /// The outputs of a part that is not the last: x, followed by the body's new outputs.
   std::vector<T> With(const std::vector<T>& outputs) && {
     x.insert(x.end(), outputs.begin(), outputs.end());
     return std::move(x);
@@ -126,7 +127,7 @@ LayerType Part(LayerType type) {
   return type;
 }
 
-// ---- Stacks: a layer that stands num_layers times, and perhaps a norm behind them
+// ---- Stacks: num_layers copies of a layer, and a norm after them if there is one
 
 bool HasNorm(const LayerSpec& spec) { return spec.children.size() > 1; }
 

@@ -1,4 +1,6 @@
-// The convolutions, straight and transposed, over 1 to 3 dims.
+// The convolutions and transposed convolutions over 1 to 3 dims. Winograd's algorithm (winograd.h),
+// one matrix product over unfolded images, and ATen's convolution (oneDNN or cuDNN) compute them
+// and their gradients; which one depends only on types and sizes.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
@@ -27,7 +29,7 @@
 namespace strata {
 namespace {
 
-/// The arguments of at::convolution that are no tensors.
+/// The arguments of at::convolution that are not tensors.
 struct Geometry {
   Shape stride;
   Shape padding;
@@ -37,18 +39,19 @@ struct Geometry {
   int64_t groups = 1;
 };
 
-/// Whether oneDNN may leave places of the weight's gradient as they were in memory: in half
-/// precision, those that no element of the input meets (libtorch notes, "Weight gradients that are
-/// not written").
+/// True if oneDNN may leave elements of the weight gradient unwritten: in half precision, kernel
+/// elements that no input element meets, because the kernel is larger than the input (libtorch
+/// notes, "Weight gradients that are not written").
 bool LeavesPlaces(const at::Tensor& x, const at::Tensor& weight) {
   if (!x.is_cpu() || x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble) return false;
   const at::IntArrayRef input = x.sizes().slice(2), kernel = weight.sizes().slice(2);
   return !std::ranges::equal(input, kernel, std::greater_equal<>());
 }
 
-/// Whether the weight's gradient is faster as one product of unfolded pictures: where a large
-/// weight meets few places. oneDNN's convolution spends its time on the weight then, 5.0 ms for 8
-/// pictures of 4x4 and 512 channels to 512 (AMD Zen 5, one core) that unfolded take 3.1.
+/// True if the weight gradient is faster as one matrix product over unfolded images (im2col): for a
+/// large weight and few output positions. Then oneDNN's convolution spends its time on the weight:
+/// for 8 images of 4x4, 512 to 512 channels, it takes 5.0 ms and the unfolded product 3.1 ms (AMD
+/// Zen 5, one core).
 bool PaysToUnfold(const Geometry& g, const at::Tensor& dy, const at::Tensor& weight) {
   constexpr int64_t kLarge = 1 << 20;
   const int64_t places = dy.numel() / dy.size(1);
@@ -56,7 +59,7 @@ bool PaysToUnfold(const Geometry& g, const at::Tensor& dy, const at::Tensor& wei
          g.groups == 1 && weight.numel() >= kLarge && 2 * places <= weight.size(0);
 }
 
-/// The tensor (N, channels, places) as (channels, N * places).
+/// Reorders a tensor (N, channels, positions) to (channels, N * positions).
 at::Tensor ByChannel(const at::Tensor& t) { return t.transpose(0, 1).reshape({t.size(1), -1}); }
 
 void AddUnfolded(const Geometry& g, const at::Tensor& dy, const at::Tensor& x,
@@ -67,7 +70,7 @@ void AddUnfolded(const Geometry& g, const at::Tensor& dy, const at::Tensor& x,
                 ByChannel(pictures).t(), overwrites);
 }
 
-/// Whether Winograd's algorithm computes the convolution and its gradients.
+/// True if Winograd's algorithm (winograd.h) computes the convolution and its gradients.
 bool ByWinograd(const Geometry& g, const at::Tensor& x, const at::Tensor& weight) {
   const Shape ones = {1, 1};
   return g.stride == ones && g.padding == ones && g.dilation == ones && !g.transposed &&
@@ -99,7 +102,8 @@ class ConvNode : public WeightNode {
       const at::ScalarType type = LeavesPlaces(x, weight) ? at::kFloat : x.scalar_type();
       const auto [_, fresh_dweight, fresh_dbias] = Backward(
           geometry, dy.to(type), x.to(type), weight.to(type), {false, true, dbias.defined()});
-      const at::Tensor rounded = fresh_dweight.to(x.scalar_type());  // as other products are
+      // The products of other layers in half precision are rounded likewise.
+      const at::Tensor rounded = fresh_dweight.to(x.scalar_type());
       is_stale ? void(dweight.copy_(rounded)) : AddTo(dweight, rounded);
       if (dbias.defined()) dbias.add_(fresh_dbias.to(x.scalar_type()));
     };
@@ -119,8 +123,8 @@ class ConvNode : public WeightNode {
   const std::shared_ptr<StaleGradients> stale_;
 };
 
-/// Padding that at::pad adds to the input before the convolution. The convolution itself can only
-/// pad with zeros, and equally on both sides.
+/// The padding that at::pad adds to the input before the convolution, which itself can only pad
+/// with zeros, and equally on both sides.
 struct OuterPadding {
   Shape sizes;       ///< for at::pad: before and behind, from the last dim on; empty = none
   std::string mode;  ///< for at::pad
@@ -130,7 +134,7 @@ struct OuterPadding {
   }
 };
 
-/// A convolution, or a transposed one.
+/// A convolution or transposed convolution.
 class Conv : public UnaryLayer {
  public:
   Conv(const Shape& weight_shape, int64_t out_channels, bool bias, Geometry geometry,
@@ -160,7 +164,8 @@ class Conv : public UnaryLayer {
   }
 
  private:
-  /// Also where autograd records.
+  /// ByWinograd() that does not mind if autograd records now, since RecordedFrozen() runs the
+  /// operator without autograd.
   bool SuitsWinograd(const at::Tensor& x) const {
     const at::NoGradGuard no_grad;
     return ByWinograd(geometry_, x, parameters_[0].value);
@@ -176,7 +181,8 @@ struct Sides {
   int64_t behind = 0;
 };
 
-/// The padding that the user gave. For "same" an odd element goes behind.
+/// The padding that the user gave, per spatial dim. If "same" needs an odd number of elements, the
+/// additional one goes behind.
 std::vector<Sides> PaddingOf(const Value& given, const Shape& kernel, const Shape& dilation) {
   std::vector<Sides> padding(kernel.size());
   if (!given.is_string()) {
@@ -191,8 +197,8 @@ std::vector<Sides> PaddingOf(const Value& given, const Shape& kernel, const Shap
   return padding;  // "valid" means none
 }
 
-/// Puts padding into `geometry` if the convolution can do it: zeros, equally on both sides. Returns
-/// the rest.
+/// Puts the padding that the convolution can do itself (zeros, equally on both sides) into
+/// `geometry`, and returns the rest.
 OuterPadding SplitPadding(const std::vector<Sides>& padding, const std::string& mode,
                           Geometry& geometry) {
   const bool zeros = mode == "zeros";

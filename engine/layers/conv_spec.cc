@@ -1,4 +1,4 @@
-// Declarations of the convolutions, straight and transposed, over 1 to 3 dims.
+// Declarations of the convolutions and transposed convolutions over 1 to 3 dims.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -36,7 +36,8 @@ std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
   return specs;
 }
 
-/// Padding before and after one spatial dim. For "same" an odd element goes after, as in PyTorch.
+/// Padding before and after one spatial dim. If "same" needs an odd number of elements, the
+/// additional one goes after, as in PyTorch.
 struct Padding {
   int64_t before;
   int64_t after;
@@ -50,7 +51,8 @@ Padding PaddingOf(const LayerSpec& spec, size_t d, int64_t reach) {
   return {each, each};
 }
 
-/// Whether its own copy has elements of the border several times.
+/// True if the padded copy of the input repeats elements of it. The gradient of such padding adds
+/// up in no fixed order on a GPU.
 bool RepeatsElements(const LayerSpec& spec) {
   const std::string& mode = spec.args["padding_mode"].as_string();
   if (mode != "reflect" && mode != "replicate") return false;
@@ -62,8 +64,8 @@ bool RepeatsElements(const LayerSpec& spec) {
   return false;
 }
 
-/// What the convolution itself takes: a copy with the padding that it cannot do. It pads with zeros
-/// only, and equally on both sides.
+/// Records the padded copy of x that the convolution takes if it cannot do all of the padding
+/// itself: it pads with zeros only, and equally on both sides. Returns the copy, or x.
 Traced ApplyOuterPadding(LayerTape& tape, const LayerSpec& spec, const Traced& x) {
   if (IsTransposed(spec)) return x;
   const std::string& mode = spec.args["padding_mode"].as_string();
@@ -81,7 +83,8 @@ Traced ApplyOuterPadding(LayerTape& tape, const LayerSpec& spec, const Traced& x
   return copy;
 }
 
-/// Each element of the output (transposed: of the input) meets one filter of all `weights`.
+/// The cost of a convolution. Each position of the output (if transposed, of the input) is
+/// multiplied with all elements of the weight once.
 std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
                          const TensorSpecs& outputs) {
   const Traced x = ApplyOuterPadding(tape, spec, inputs[0]);
@@ -95,7 +98,8 @@ std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vect
   return {y};
 }
 
-/// Refuses reflected and circular padding that is larger than the input, which has no more values.
+/// Throws ShapeError for reflected or circular padding that is larger than the input: there are no
+/// more values to pad with.
 void CheckPaddingMode(const LayerSpec& spec, const Padding& padding, int64_t size,
                       const TensorSpec& input) {
   const std::string& mode = spec.args["padding_mode"].as_string();
@@ -107,8 +111,8 @@ void CheckPaddingMode(const LayerSpec& spec, const Padding& padding, int64_t siz
               input);
 }
 
-/// The output's shape. `size` gives the size of a spatial dim from that of the input and its
-/// number.
+/// The output's shape. `size` maps the input's size of a spatial dim and the number of that dim to
+/// the output's size.
 TensorSpec Convolved(const LayerSpec& spec, const TensorSpec& input,
                      const std::function<int64_t(int64_t, size_t)>& size) {
   const size_t spatial = spec.Ints("kernel_size").size();
@@ -166,7 +170,7 @@ TensorSpec InferTransposed(const LayerSpec& spec, const TensorSpec& input) {
   });
 }
 
-/// The arguments that a convolution's parameters begin with, and others that all of them have.
+/// The arguments that all convolutions have.
 struct ConvFields {
   int dims;
   Field in = Field::Int("in_channels", "channels of the input").AtLeast(1);

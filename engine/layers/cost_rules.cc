@@ -104,7 +104,7 @@ Traced Normalize(LayerTape& tape, const Traced& x, double statistics) {
 void Multiply(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
               double flops, double weights) {
   const double bytes = static_cast<double>(DTypeSize(tape.compute())) * weights;
-  const double sums = std::max(4 * weights, bytes);  // gradients, added up in float32
+  const double sums = std::max(4 * weights, bytes);  // the gradient sums are in float32
   tape.Multiply(flops, /*has_weight=*/true, spec.frozen);
   tape.Touch(x.bytes() + bytes + y.bytes(), y.bytes() + bytes + x.bytes(),
              spec.frozen ? 0 : x.bytes() + y.bytes() + 2 * sums);
@@ -133,8 +133,8 @@ Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, const Traced& x, doub
 
 namespace {
 
-/// The elements of the layer's first matrix that leads from the last dim of x to that of y; 0 if
-/// there is none.
+/// The number of elements of the layer's first matrix whose two sizes are the last dims of x and y;
+/// 0 if there is none.
 double MatrixBetween(const LayerSpec& spec, const TensorSpec& x, const TensorSpec& y) {
   if (x.shape.empty() || y.shape.empty() || !IsFloating(x.dtype)) return 0;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
@@ -148,8 +148,8 @@ double MatrixBetween(const LayerSpec& spec, const TensorSpec& x, const TensorSpe
   return 0;
 }
 
-/// A table whose rows are looked up has a gradient of all its rows, which is set to zero, filled
-/// and added up.
+/// If the layer looks up integer inputs in a table, adds the traffic of the table's gradient. It
+/// covers all rows: it is set to zero, filled and added up.
 void TouchTables(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y) {
   if (IsFloating(x.spec.dtype) || y.spec.shape.empty() || spec.frozen) return;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
@@ -159,8 +159,9 @@ void TouchTables(LayerTape& tape, const LayerSpec& spec, const Traced& x, const 
   }
 }
 
-/// The products of the layers inside a user's own one, guessed: each weight of at least two dims
-/// multiplies once at every place of the input, but for an Embedding's, which is looked up.
+/// A guess of the operations of the layers inside a user's own layer: each weight of at least two
+/// dims is multiplied once at every position of the input. An Embedding's weight is looked up and
+/// counts as 0.
 double ProductsInside(const LayerSpec& spec, double places) {
   if (spec.type == "Embedding" && !spec.scripted) return 0;
   if (!spec.scripted || spec.children.empty()) {
@@ -176,7 +177,7 @@ double ProductsInside(const LayerSpec& spec, double places) {
   return flops;
 }
 
-/// Tokens, or the pixels of images.
+/// The number of positions of a tensor: its tokens, or the pixels of its images.
 double PlacesOf(const Traced& x) {
   if (!IsFloating(x.spec.dtype) || x.spec.shape.size() < 2) return x.elements();
   const bool is_image = x.spec.shape.size() == 4;
@@ -226,8 +227,8 @@ const LayerType& TypeWithRule(const LayerSpec& spec) {
                         " costs is not known: its LayerType needs a cost rule"));
 }
 
-/// Inputs and outputs that have another type are converted. The backward keeps what the layer
-/// keeps.
+/// Records a layer with a type of its own (own_type.h): the layer itself in that type, and the
+/// conversions of its inputs and outputs that have another type.
 std::vector<Traced> TraceInOwnType(LayerTape& tape, const LayerSpec& spec, DType own,
                                    const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   const DType before = tape.compute();

@@ -13,41 +13,45 @@ using CostRule = decltype(LayerType::cost);
 
 // ---- Patterns
 
-/// One call on one tensor, whose elements are read and written once. LayerType::keeps says what its
-/// backward reads. The backward also reads `more` tensors in the shape of the input.
+/// The cost of a layer that calls one operator on one tensor, which reads and writes each element
+/// once. LayerType::keeps says which tensor the backward reads. The backward also reads `more`
+/// further tensors of the input's shape.
 CostRule CallCost(int more = 0);
-/// The outputs are the inputs in other shapes, in the same memory.
+/// The cost of a layer whose outputs are its inputs in other shapes, in the same memory.
 std::vector<Traced> ViewCost(LayerTape& tape, const LayerSpec& spec,
                              const std::vector<Traced>& inputs, const TensorSpecs& outputs);
-/// A normalization. `statistics` gives the number of means.
+/// The cost of a normalization. `statistics` returns the number of means that it computes.
 CostRule NormCost(double (*statistics)(const LayerSpec& spec, const Traced& x));
-/// A loss. It keeps its input, or in its place as many numbers made of it (the logarithms of a
-/// cross entropy's shares).
+/// The cost of a loss. Its backward keeps its input if `keeps_input`, else a tensor of the same
+/// size (for a cross entropy, the log-softmax).
 CostRule LossCost(bool keeps_input = true);
 
 // ---- Parts
 
-/// How the ranks of the model axis share the layer; "" if there is one rank.
+/// SplitOf(): how the ranks of the model axis share the layer; "" if the axis has one rank.
 std::string SplitOn(const LayerTape& tape, const LayerSpec& spec);
 
-/// Reads x, writes y. The backward reads dy and what was kept, and writes dx.
+/// Adds the memory traffic of an elementwise operator. The forward reads x and writes y. The
+/// backward reads dy and one kept tensor of y's size, and writes dx.
 void TouchElements(LayerTape& tape, const Traced& x, const Traced& y);
-/// A function of one tensor that keeps its input or its output.
+/// Adds a function of one tensor whose backward keeps its output (`keeps_output`) or else its
+/// input. Returns the output.
 Traced Apply(LayerTape& tape, const Traced& x, bool keeps_output);
-/// Means over as many windows of the last `dims` dims as `output` has elements there. The backward
-/// reads the input, but of a single window, which at::mean takes.
+/// Adds an adaptive average pool over the last `dims` dims, with as many windows as `output` has
+/// elements in them. The backward keeps the input if there are several windows. For a single window
+/// ATen calls at::mean, whose backward does not.
 Traced ApplyAdaptiveMean(LayerTape& tape, const Traced& x, const TensorSpec& output, size_t dims);
 Traced ApplyDropout(LayerTape& tape, const Traced& x, double p);
 Traced Normalize(LayerTape& tape, const Traced& x, double statistics);
 
-/// y = x W in `flops` operations, for a weight of so many elements.
+/// Adds a product y = x W of `flops` operations. `weights` is the number of elements of W.
 void Multiply(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
               double flops, double weights);
-/// The same, where the weight's gradient may wait for the action W.
+/// The same as Multiply(), but the weight gradient may be deferred until the action W.
 void MultiplyDeferred(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
                       double flops, double weights);
-/// A linear layer. This rank has `in` input features and `out` output features, one of `parts`
-/// parts of all outputs.
+/// Adds a linear layer and returns its output. This rank has `in` input features and `out` output
+/// features, which are one of `parts` equal parts of all output features.
 Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, const Traced& x, double in, double out,
                    int parts = 1);
 

@@ -26,19 +26,20 @@
 namespace strata {
 namespace {
 
-/// 1 for each element that is kept, 0 for each that is dropped, drawn as the operators below draw.
+/// Draws a tensor of 1 for elements to keep and 0 for elements to drop, from the same random
+/// numbers as at::dropout on the CPU and at::_fused_dropout elsewhere.
 at::Tensor Kept(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
   if (options.device().is_cpu()) return at::empty(sizes, options).bernoulli_(1 - p);
   return std::get<1>(at::_fused_dropout(at::ones(sizes, options), 1 - p)).to(options);
 }
 
-/// The factors (0 or 1 / (1 - p)) of a whole tensor.
+/// Draws dropout's factors, 0 or 1 / (1 - p), for a tensor of these sizes.
 at::Tensor Factors(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
   return Kept(sizes, options, p).div_(1 - p);
 }
 
-/// inplace=true has no effect in any of them, since the output needs memory of its own for the
-/// backward pass.
+/// Dropout of single elements. inplace=true has no effect here and in the other dropouts, since the
+/// backward pass needs the output in memory of its own.
 class Dropout : public UnaryLayer {
  public:
   Dropout(const LayerSpec& spec, const BuildContext& context)
@@ -58,7 +59,7 @@ class Dropout : public UnaryLayer {
   const int64_t dim_;
 };
 
-/// A dropout whose output for 0 < p < 1 is `drop`'s.
+/// A dropout that computes its output with drop(x, p) for 0 < p < 1.
 template <at::Tensor (*drop)(const at::Tensor& x, double p)>
 class DropoutBy : public UnaryLayer {
  public:
@@ -75,15 +76,15 @@ class DropoutBy : public UnaryLayer {
   const double p_;
 };
 
-/// The same factor for all elements of a channel.
+/// Multiplies all elements of a channel by the same factor. x is (N, C, ...).
 at::Tensor DropChannels(const at::Tensor& x, double p) {
   std::vector<int64_t> sizes(x.dim(), 1);
   std::copy_n(x.sizes().begin(), 2, sizes.begin());
   return x.mul(Factors(sizes, x.options(), p));
 }
 
-/// Klambauer et al., arXiv:1706.02515: what is dropped becomes -alpha scale of SELU; an affine
-/// function restores mean 0 and variance 1.
+/// Alpha dropout (Klambauer et al., arXiv:1706.02515): a dropped element becomes SELU's lower
+/// limit, -alpha * scale. Then an affine function restores mean 0 and variance 1.
 at::Tensor DropAlpha(const at::Tensor& x, double p) {
   constexpr double kAlpha = 1.7580993408473766;
   const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
@@ -92,7 +93,7 @@ at::Tensor DropAlpha(const at::Tensor& x, double p) {
   return x.mul(kept.mul_(a)).add_(shift);
 }
 
-/// y = relu(x) factors.
+/// The autograd node of y = relu(x) * factors.
 class DroppedReluNode : public torch::autograd::Node {
  public:
   DroppedReluNode(const at::Tensor& x, at::Tensor factors)
@@ -107,10 +108,10 @@ class DroppedReluNode : public torch::autograd::Node {
   void release_variables() override { factors_.reset(); }
 
  private:
-  at::Tensor factors_;  // 0 where x is not positive
+  at::Tensor factors_;  // the derivative of y: the factors, but 0 where x is not positive
 };
 
-/// The values, and as `factors` what a gradient is multiplied by.
+/// Returns relu(x) with dropout, and sets `factors` to the derivative of the result.
 at::Tensor DropReluOf(const at::Tensor& x, double p, const Part& part, at::Tensor& factors) {
   if (!part.axis && x.scalar_type() == at::kFloat && x.is_contiguous()) {
     factors = Kept(x.sizes(), x.options(), p);
@@ -143,7 +144,8 @@ at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part
     return x.mul(part.Of(Factors(part.WholeSizes(x.sizes()), x.options(), p)));
   }
   // On an accelerator at::dropout takes no generator, but at::_fused_dropout does. It draws in the
-  // order of the memory, which is a plan's matter: what comes over a link is contiguous.
+  // order in memory, which depends on the plan (tensors received over a link are contiguous). So x
+  // is made contiguous.
   if (!x.is_cpu() && training && p > 0 && p < 1) {
     return std::get<0>(at::_fused_dropout(x.contiguous(), 1 - p));
   }

@@ -12,7 +12,8 @@ TensorSpec Infer(const LayerSpec&, const TensorSpec& input) {
   return input;
 }
 
-/// `factors`: the number of random factors for an input. AlphaDropout adds a number made of them.
+/// The cost rule of a dropout. `factors` returns the number of random factors for an input.
+/// `shifts` is for AlphaDropout, which also adds a tensor made of the factors.
 CostRule Cost(double (*factors)(const Traced& x), bool shifts = false) {
   return
       [factors, shifts](LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,

@@ -31,8 +31,8 @@
 namespace strata {
 namespace {
 
-/// How often each row of the table occurs, at least 1, as (rows, 1) of the table's type. Counts are
-/// exact in float32.
+/// How often each row of the table occurs in `indices`, but at least 1: (rows, 1) in the table's
+/// type. It counts in float32, since half types are not exact for large counts.
 at::Tensor CountsOf(const at::Tensor& indices, const at::Tensor& table) {
   const at::TensorOptions exact = table.options().dtype(at::kFloat);
   const at::Tensor ones = at::ones({indices.numel(), 1}, exact);
@@ -53,7 +53,8 @@ class EmbeddingNode : public WeightNode {
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& indices,
                                        const at::Tensor&) override {
     return [=, padding = padding_idx_, by_freq = scale_grad_by_freq_, dweight = weight_grad()] {
-      const at::Tensor exact = dy.to(dweight.scalar_type());  // a word's rows are added up
+      // The rows of an index that occurs several times are summed in the gradient's type.
+      const at::Tensor exact = dy.to(dweight.scalar_type());
       if (!indices.is_cpu()) {
         dweight.add_(InOneOrder(dweight, exact, indices, padding, by_freq));
       } else if (dweight.size(0) <= indices.numel()) {
@@ -65,9 +66,10 @@ class EmbeddingNode : public WeightNode {
     };
   }
 
-  /// The gradient on an accelerator, where LibTorch 2.11 adds up the rows of a token that occurs
-  /// some hundred times in any order. Its index_put_ sorts them first; it is told not to make the
-  /// host wait for the largest index.
+  /// The gradient on an accelerator. LibTorch 2.11's embedding backward sums the rows of a token
+  /// that occurs some hundred times in no fixed order. Its index_put_ sorts the indices first, so
+  /// that the order is fixed. `unsafe` keeps it from checking the largest index, for which the host
+  /// would wait.
   static at::Tensor InOneOrder(const at::Tensor& dweight, const at::Tensor& dy,
                                const at::Tensor& indices, int64_t padding_idx, bool by_freq) {
     const at::Tensor rows = indices.reshape(-1);
@@ -80,8 +82,8 @@ class EmbeddingNode : public WeightNode {
     return sum;
   }
 
-  /// Adds the gradient to the rows of tokens that occur only. The bits are those of a full
-  /// gradient.
+  /// Adds the gradient to the rows of those tokens only that occur. The result has the same bits as
+  /// adding a gradient of the whole table.
   static void AddUsedRows(const at::Tensor& dweight, const at::Tensor& dy,
                           const at::Tensor& indices, int64_t padding_idx, bool by_freq) {
     const auto [rows, places, _] = at::_unique2(indices, /*sorted=*/true, /*return_inverse=*/true);
@@ -96,7 +98,7 @@ class EmbeddingNode : public WeightNode {
   const bool scale_grad_by_freq_;
 };
 
-/// Normal values, with zeros for the index that does not learn.
+/// Normally distributed initial values, with zeros for the row of padding_idx.
 at::Tensor InitialVectors(const Value& args) {
   at::Tensor weight =
       NormalValues({args["num_embeddings"].as_int(), args["embedding_dim"].as_int()});
@@ -105,8 +107,9 @@ at::Tensor InitialVectors(const Value& args) {
   return weight;
 }
 
-/// Shortens the vectors of these indices to a norm; none where `max_norm` is null. The backward of
-/// earlier micro-batches does not read the vectors: autograd need not know.
+/// Scales the vectors of these indices down to a norm of at most `max_norm`; does nothing if that
+/// is null. Autograd does not see the change; this is safe, since no backward of an earlier
+/// micro-batch reads the vectors.
 void Shorten(const Parameter& weight, const at::Tensor& indices, const Value& max_norm,
              double norm_type) {
   if (max_norm.is_null()) return;
@@ -140,7 +143,7 @@ class Embedding : public UnaryLayer {
     return LookUp(indices, padding_idx_, pass);
   }
 
-  /// The vectors of `indices`, which count the rows that this rank has.
+  /// Looks up the vectors of `indices`, which count from this rank's first row.
   at::Tensor LookUp(const at::Tensor& indices, int64_t padding_idx, const Pass& pass) {
     const Parameter& weight = parameters_[0];
     Shorten(weight, indices, max_norm_, norm_type_);
@@ -154,7 +157,7 @@ class Embedding : public UnaryLayer {
 
  private:
   const int64_t padding_idx_;  // -1 = none
-  const int64_t rows_;         // of all ranks
+  const int64_t rows_;         // number of rows of all ranks together
   const Value max_norm_;
   const double norm_type_;
   const bool scale_grad_by_freq_;
@@ -207,7 +210,8 @@ std::unique_ptr<Layer> MakeEmbedding(const LayerSpec& spec, const BuildContext& 
   return std::make_unique<Embedding>(spec.args);
 }
 
-/// Bags are the rows of the first input. A second one has a factor for each index.
+/// Reduces the vectors of each bag of indices to their sum, mean or maximum. The bags are the rows
+/// of the first input. A second input holds a factor for each index.
 class EmbeddingBag : public Layer {
  public:
   explicit EmbeddingBag(const Value& args)
@@ -233,8 +237,9 @@ class EmbeddingBag : public Layer {
   }
 
  private:
-  /// The vectors. The gradient of each is divided by how often its index occurs, if that is asked
-  /// for: LibTorch 2.11 takes other indices' counts on the CPU.
+  /// The table of vectors. With scale_grad_by_freq, a hook divides the gradient of each vector by
+  /// the number of times that its index occurs, since LibTorch 2.11's own option uses the counts of
+  /// other indices on the CPU.
   at::Tensor Table(const at::Tensor& indices) const {
     const at::Tensor table = at::alias(parameters_[0].value);
     if (!scale_grad_by_freq_ || !table.requires_grad()) return table;

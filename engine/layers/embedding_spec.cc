@@ -7,7 +7,8 @@
 namespace strata::layers {
 namespace {
 
-/// Makes a negative padding_idx, which counts from the end, positive.
+/// Checks padding_idx, and replaces a negative one, which counts from the end, by the index that it
+/// means.
 void FinishPadding(LayerSpec& spec) {
   const Value& padding = spec.args["padding_idx"];
   if (padding.is_null()) return;
@@ -19,8 +20,8 @@ void FinishPadding(LayerSpec& spec) {
   if (index < 0) spec.args.Set("padding_idx", index + rows);
 }
 
-/// Refuses arguments that do not work with a split table: a rank with a part of it has neither
-/// whole vectors nor the vectors of all indices.
+/// Throws ConfigError for arguments that do not work with a split table: a rank that has a part of
+/// the table has not all vectors, or no whole vectors.
 void RefuseWithSplit(const LayerSpec& spec) {
   if (SplitOf(spec).empty()) return;
   if (!spec.args["max_norm"].is_null()) throw ConfigError("max_norm does not go with split");
@@ -51,7 +52,8 @@ Field Sparse() {
 
 Field GivenWeight() { return Field::Refused("_weight", "initial values come from the job's seed"); }
 
-/// Infinity, which no number of a field is, means the largest absolute value.
+/// Checks norm_type. It is a Field::Any because Field::Number does not take infinity, which means
+/// the maximum norm.
 void FinishNormType(LayerSpec& spec) {
   const Value& given = spec.args["norm_type"];
   if (!given.is_number() || !(given.as_double() > 0)) {
@@ -132,7 +134,8 @@ void FinishBag(LayerSpec& spec) {
   }
 }
 
-/// Bags of indices of one length, and perhaps a factor for each index.
+/// The inputs are indices (batch, length of a bag), and optionally a factor for each index in the
+/// same shape.
 TensorSpecs InferBag(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   if (inputs.empty() || inputs.size() > 2) {
     throw ShapeError(Str("expects indices, or indices and their factors, got ", ToString(inputs)));
@@ -148,7 +151,8 @@ TensorSpecs InferBag(const LayerSpec& spec, const TensorSpecs& inputs, Script*) 
   return {{{indices.shape[0], spec.Int("embedding_dim")}, DType::kFloat32}};
 }
 
-/// The indices' bags and counts are kept; the gradient of the whole table is computed, then added.
+/// The backward keeps the inputs and the bag of each index. It computes the gradient of the whole
+/// table before it is added to the sums.
 std::vector<Traced> BagCost(LayerTape& tape, const LayerSpec& spec,
                             const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   const Traced& indices = inputs[0];

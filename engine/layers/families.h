@@ -1,4 +1,5 @@
-// The tables of the families: which function makes which type of layer. Only build.cc uses them.
+// The tables of layer families: they map the name of each layer type to the function that makes it.
+// Only build.cc uses them.
 #pragma once
 
 #include <memory>
@@ -10,22 +11,24 @@
 
 namespace strata {
 
-/// What a maker knows besides the spec.
+/// What a maker function gets in addition to the layer's spec.
 struct BuildContext {
   LayerScript* script;             ///< builds scripted layers inside a container; may be null
   std::shared_ptr<AxisComm> axis;  ///< the model axis; null when it has one rank
 };
 
-/// A maker. The arguments in `spec` are complete and checked. Initial values are drawn whole and in
-/// PyTorch's order; BuildLayer() takes the rank's share of them afterwards.
+/// A function that makes a layer or loss. The arguments in `spec` are complete and checked. The
+/// maker draws the initial values of the whole layer in PyTorch's order; afterwards BuildLayer()
+/// reduces them to the rank's share.
 template <class T>
 using Maker = std::unique_ptr<T> (*)(const LayerSpec& spec, const BuildContext& context);
 
 /// The forward pass of a layer without parameters, for one tensor.
 using UnaryCall = at::Tensor (*)(const at::Tensor& x, const Value& args);
 
-/// A type of layer: a maker, or a call and perhaps its form that may overwrite x (`inplace =
-/// true`). The in-place form must leave outputs and gradients as they are, to the bit.
+/// A row of a table: a layer type with its maker or, for a layer without parameters, with the
+/// function that it calls. `in_place` is the form of that function that may overwrite x (`inplace =
+/// true`); its outputs and gradients must have the same bits.
 struct LayerEntry {
   constexpr LayerEntry(std::string_view type, Maker<Layer> make) : type(type), make(make) {}
   constexpr LayerEntry(std::string_view type, UnaryCall call, UnaryCall in_place = nullptr)

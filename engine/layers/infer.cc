@@ -13,7 +13,8 @@
 namespace strata {
 namespace {
 
-/// `layer 3 Linear(64, 10)`; with a name `layer 3 "head" Linear(64, 10)`.
+/// The layer as messages show it: `layer 3 Linear(64, 10)`, or `layer 3 "head" Linear(64, 10)` if
+/// it has a name.
 std::string Title(const std::vector<LayerSpec>& layers, size_t index) {
   const LayerSpec& layer = layers[index];
   const int number = LayerNumber(layers, static_cast<int>(index));

@@ -17,7 +17,7 @@ at::Tensor UniformValues(const Shape& shape, double bound);
 /// Normal with mean 0 and standard deviation `std`.
 at::Tensor NormalValues(const Shape& shape, double std = 1);
 
-/// The number of inputs of one output: shape[1] times the elements of a kernel.
+/// The number of inputs of one output (fan-in): shape[1] times the number of elements of a kernel.
 int64_t FanIn(const Shape& weight_shape);
 /// kaiming_uniform_(weight, a=sqrt(5)), for the weights of Linear and of convolutions.
 at::Tensor KaimingUniform(const Shape& shape);

@@ -1,12 +1,12 @@
-// The type in which initial values are made.
+// InitTypeScope: sets the dtype in which init.h makes initial values.
 #pragma once
 
 #include <c10/core/ScalarType.h>
 
 namespace strata {
 
-/// While it lives, the functions of init.h that this thread calls give tensors of `type`; without
-/// one, float32. Values are drawn in their type, as PyTorch draws them.
+/// While an object lives, the functions of init.h on its thread return tensors of `type`. Outside
+/// of a scope they return float32. Values are drawn in that type, as in PyTorch. Scopes nest.
 class InitTypeScope {
  public:
   explicit InitTypeScope(c10::ScalarType type);

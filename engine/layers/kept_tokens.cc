@@ -13,7 +13,7 @@ namespace {
 
 thread_local KeptTokens* current = nullptr;
 
-/// Room for `most` tokens like those of `added`.
+/// Memory for the keys or values of `most` tokens, with the other sizes and the type of `added`.
 at::Tensor RoomFor(const at::Tensor& added, int64_t most) {
   return at::empty({added.size(0), added.size(1), most, added.size(3)}, added.options());
 }
@@ -35,7 +35,7 @@ KeysAndValues KeptTokens::Append(const void* layer, const at::Tensor& keys,
   entry.keys.narrow(2, position_, count).copy_(keys);
   entry.values.narrow(2, position_, count).copy_(values);
   entry.tokens += count;
-  // The first tokens are all that there is: attention gets them as it does without keeping.
+  // With no earlier tokens, attention gets the tensors themselves, as it does without keeping.
   if (position_ == 0) return {keys, values};
   return {entry.keys.narrow(2, 0, entry.tokens), entry.values.narrow(2, 0, entry.tokens)};
 }

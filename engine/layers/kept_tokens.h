@@ -1,5 +1,5 @@
-// KeptTokens: what attention keeps of a text while the text is written, so that a further token
-// costs one token's work; and TokenScope, through which layers find it.
+// KeptTokens: the key/value cache of attention while a text is generated, so that each new token
+// costs the work of one token only. TokenScope: makes it available to the layers of a forward pass.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,26 +10,28 @@
 
 namespace strata {
 
-/// Each (N, H, T, D).
+/// Keys and values, each (N, H, T, D): texts, heads, tokens, features of a head.
 using KeysAndValues = std::pair<at::Tensor, at::Tensor>;
 
-/// The keys and values of some texts of equal length, of every attention that runs on them. Memory
-/// for `most` tokens is taken at once: nothing moves when a text grows.
+/// The cached keys and values of a batch of texts of equal length, for every attention layer that
+/// runs on them. Each layer allocates memory for `most` tokens at once, so nothing is copied when
+/// the texts grow.
 class KeptTokens {
  public:
   explicit KeptTokens(int64_t most) : most_(most) {}
   KeptTokens(const KeptTokens&) = delete;
   KeptTokens& operator=(const KeptTokens&) = delete;
 
-  /// Tokens of each text that were before those of the forward which runs.
+  /// The number of tokens of each text that precede the tokens of the current forward pass.
   int64_t position() const { return position_; }
-  /// To be called when a forward of `count` tokens is over.
+  /// Must be called after a forward pass of `count` tokens.
   void Advance(int64_t count) { position_ += count; }
-  /// Puts the keys and values of the tokens from position() on behind those that `layer` kept, and
-  /// gives all of them. Throws ConfigError where the layer has not kept all tokens before (it ran
-  /// twice in a forward, or not at all), or there are more tokens than `most`.
+  /// Appends the keys and values of the current tokens, which begin at position(), to those kept
+  /// for `layer`, and returns all of them. Throws ConfigError if the layer has not kept exactly the
+  /// position() tokens before (it ran twice in a forward pass, or was skipped in one), or if there
+  /// are more than `most` tokens.
   KeysAndValues Append(const void* layer, const at::Tensor& keys, const at::Tensor& values);
-  /// Of all keys and values.
+  /// The memory of all kept keys and values, including the room for later tokens.
   int64_t bytes() const;
 
  private:
@@ -42,8 +44,8 @@ class KeptTokens {
   std::map<const void*, Entry> entries_;
 };
 
-/// While an object lives, layers that run on its thread find `kept` (null: whole texts come in, and
-/// nothing is kept). Scopes nest.
+/// While an object lives, layers that run on its thread use `kept`. Null means that whole texts
+/// come in and nothing is kept. Scopes nest.
 class TokenScope {
  public:
   explicit TokenScope(KeptTokens* kept);
@@ -55,11 +57,12 @@ class TokenScope {
   KeptTokens* const outer_;
 };
 
-/// The place in its text of the first token that the layers see, by the innermost scope of the
-/// thread; 0 where they see whole texts.
+/// The position, within its text, of the first token of the current forward pass, from the thread's
+/// innermost scope. It is 0 if whole texts come in.
 int64_t TokenPosition();
 
-/// What the tokens of a forward attend to: with all that was kept before, where that is kept.
+/// The keys and values that the tokens of this forward pass attend to: the given ones, preceded by
+/// the kept ones if the thread's innermost scope keeps tokens (then KeptTokens::Append()).
 KeysAndValues WithKept(const void* layer, const at::Tensor& keys, const at::Tensor& values);
 
 }  // namespace strata

@@ -1,5 +1,5 @@
-// Attention that keeps keys and values gives for tokens, few at a time, what it gives for the whole
-// text.
+// Tests that attention with kept keys and values gives the same for a few tokens at a time as for
+// the whole text at once.
 #include "engine/layers/kept_tokens.h"
 
 #include <ATen/ATen.h>
@@ -35,7 +35,7 @@ at::Tensor Text() {
   return at::arange(kRows * kTokens * kDim, at::kFloat).mul(0.71).sin().view({kRows, kTokens, -1});
 }
 
-/// What the layer gives for the text, so many tokens at a time.
+/// The layer's output for the text if it gets so many tokens at a time.
 at::Tensor InPieces(Layer& layer, const at::Tensor& text, const std::vector<int64_t>& pieces) {
   KeptTokens kept(kTokens);
   const TokenScope scope(&kept);
@@ -66,7 +66,7 @@ TEST_P(KeptTokensTest, GiveWhatTheWholeTextGives) {
   for (const std::vector<int64_t>& pieces : all) {
     EXPECT_LT(MaxDifference(InPieces(*layer, Text(), pieces), whole), 2e-6) << pieces.size();
   }
-  // Without what is kept they are others.
+  // Without the kept tokens the outputs differ.
   EXPECT_GT(MaxDifference(layer->Forward({Text().narrow(1, 4, 5)}, {.training = false})[0],
                           whole.narrow(1, 4, 5)),
             1e-3);

@@ -1,5 +1,5 @@
-// Layer and Loss: built layers and losses, with their parameters, on the rank that runs them; and
-// BuildLayer(), which makes them of specs.
+// Layer and Loss: built layers and losses, with their parameters, on the rank that runs them.
+// BuildLayer() and BuildLoss() build them from their specs (layer_spec.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,23 +22,25 @@ using Tensors = std::vector<at::Tensor>;
 /// `grad` at the parameter's place in its flat gradient buffer, before the first forward.
 struct Parameter {
   std::string name;  ///< PyTorch's name within the layer: "weight", "self_attn.in_proj_weight"
-  /// A leaf; requires_grad unless frozen. In half precision a copy in the type that the stage
-  /// computes in, whose gradient has the type of the original.
+  /// A leaf of the autograd graph; requires_grad unless frozen. In half precision it is a copy of
+  /// `original` in the type that the stage computes in, and its gradient has the type of
+  /// `original`.
   at::Tensor value;
-  /// What `value` is a copy of, in half precision; undefined where it is none. Who writes to
-  /// `value` writes here too, for the next step copies anew.
+  /// In half precision, the tensor of which `value` is a copy; undefined if `value` is not a copy.
+  /// Code that writes to `value` must write here too, because the next step copies again.
   at::Tensor original = {};
   at::Tensor grad = {};  ///< same shape; undefined for a frozen parameter
   bool frozen = false;
-  /// True where the layer computes with the original whatever the stage computes in: a norm's.
+  /// True if the layer always computes with the original, whatever type the stage computes in, as
+  /// norms do.
   bool keeps_type = false;
   /// Set when the ranks of the model axis share the parameter: which share of it `value` is.
   std::optional<Share> share = {};
   /// True when every rank has the whole parameter, but `grad` covers only its part of the sequence.
   /// Then the gradients must be summed over the model axis before they are used.
   bool partial_grad = false;
-  /// True when whoever adds to `grad` asks Pass::stale first whether to overwrite it, as RowProduct
-  /// and convolutions do. A layer whose parts a script can reach must not say so.
+  /// True if all code that adds to `grad` first asks Pass::stale whether to overwrite it, as
+  /// RowProduct and convolutions do. It must be false if a script can use the parameter directly.
   bool only_products = false;
 };
 
@@ -55,13 +57,13 @@ struct LayerBuffer {
 class WeightGradients {
  public:
   WeightGradients() = default;
-  /// Those of a layer within another, which `whole` takes. While `*at_once` they run at once, also
-  /// in the action I: a weight that a function uses too has gradients from autograd, and the order
-  /// of the sums must not depend on the schedule.
+  /// For a layer inside another: passes the functions on to `whole`. While `*at_once` is true they
+  /// run at once instead, even in the action I: a weight that a script's function uses too also
+  /// gets gradients from autograd, and the order of summation must not depend on the schedule.
   WeightGradients(std::shared_ptr<WeightGradients> whole, std::shared_ptr<const bool> at_once);
   void Add(std::function<void()> compute);
-  /// true: from now on Add() keeps the functions (action I). false, the default: Add() runs them at
-  /// once (action B).
+  /// With true, Add() keeps the functions from now on (action I). With false, the default, Add()
+  /// runs them at once (action B).
   void set_deferred(bool deferred) { deferred_ = deferred; }
   /// Runs the kept functions in the order in which they came, and frees them (action W).
   void Run();
@@ -84,15 +86,16 @@ struct Pass {
   bool recomputing = false;
   /// Takes the weight gradients; null when no gradients are wanted (evaluation).
   std::shared_ptr<WeightGradients> weight_gradients = nullptr;
-  /// The gradients that the first product of rows overwrites. Null: none.
+  /// The gradients that the first RowProduct of a step overwrites. Null: none.
   std::shared_ptr<StaleGradients> stale = nullptr;
 };
 
-/// What the memory of a layer's output is. It decides whether the next layer may work in place.
+/// Who else reads the memory of a layer's output. It decides whether the next layer may work in
+/// place.
 enum class OutputMemory {
   kFresh,  ///< new memory that the layer's own backward does not read
   kInput,  ///< perhaps the input itself or a view of it: Identity, Flatten, Dropout
-  kKept,   ///< the layer's backward reads it (ReLU, Tanh, Softmax), or nothing is known
+  kKept,   ///< memory that the layer's backward reads (ReLU, Tanh, Softmax), or that may be read
 };
 
 /// A built layer. Random numbers come from the thread's generator (random.h), which the stage seeds
@@ -114,10 +117,11 @@ class Layer {
   std::vector<LayerBuffer>& buffers() { return buffers_; }
   /// true allows an in-place layer (ReLU{inplace=true}) to overwrite its input.
   virtual void set_may_overwrite_input(bool may) { may_overwrite_input_ = may; }
-  /// Throws ConfigError when the layer cannot compute with the numbers of an input that lies on the
-  /// host. An accelerator's kernel could not tell of them: its failure shows at a later call.
+  /// Checks the values of inputs that are still in host memory, and throws ConfigError for those
+  /// that the layer cannot take, such as a token beyond a table. On an accelerator the kernel
+  /// itself would fail, with an error that appears only at some later call.
   virtual void CheckInput(const Tensors& inputs) const;
-  /// What the next layer may do with this one's output.
+  /// Says whether the next layer may overwrite this layer's output.
   virtual OutputMemory output_memory() const { return OutputMemory::kKept; }
   /// Must be called after `value`, `grad` or `frozen` of a parameter, or a buffer, was replaced,
   /// and at least once before a backward pass. It makes autograd accumulate into `grad`
@@ -148,8 +152,8 @@ struct LossValue {
   at::Tensor sum;     ///< scalar, differentiable: the sum of the per-item losses
   double weight = 0;  ///< the mean is sum / weight: the number of items, or the sum of their class
                       ///< weights; 0 for reduction="sum"
-  /// On an accelerator, what is to be added to `weight`: a scalar, double. So the host need not
-  /// wait for it with every micro-batch. Else undefined.
+  /// On an accelerator: a double scalar to add to `weight`, so that the host does not wait for the
+  /// accelerator in every micro-batch. Otherwise undefined.
   at::Tensor device_weight = {};
 };
 
@@ -161,7 +165,7 @@ inline double LossDivisor(double weight) { return weight == 0 ? 1 : weight; }
 struct Hits {
   int64_t correct = 0;
   int64_t counted = 0;  ///< labels, without ignored ones
-  /// On an accelerator, what is to be added to both: two numbers. Else undefined.
+  /// On an accelerator: two int64 numbers to add to `correct` and `counted`. Otherwise undefined.
   at::Tensor on_device = {};
 };
 
@@ -171,8 +175,8 @@ class Loss {
   virtual ~Loss() = default;
   /// The loss of one micro-batch. Throws ConfigError when output and target do not fit each other.
   virtual LossValue Compute(const Tensors& output, const Tensors& target) = 0;
-  /// Throws ConfigError when the target, on the host, has labels that the output of these sizes
-  /// does not; see Layer::CheckInput().
+  /// Checks the values of a target that is still in host memory. Throws ConfigError for labels that
+  /// an output of the sizes `output` has no class for; see Layer::CheckInput().
   virtual void CheckTarget(const Tensors& target, at::IntArrayRef output) const;
   /// For the metric "accuracy": counts the labels that equal the class with the greatest score
   /// (losses.h says which dim holds the classes). Throws ConfigError when the targets are no

@@ -16,8 +16,8 @@ std::string Repr(const Value& value) {
   return Str("(", Join(pieces, ", "), pieces.size() == 1 ? ",)" : ")");
 }
 
-/// The arguments that repr shows: required numbers by position, then all that differ from their
-/// defaults by name.
+/// The arguments that repr shows: required integers by position, and all others that differ from
+/// their defaults by name.
 std::vector<std::string> Arguments(const LayerType& type, const Value& args) {
   std::vector<std::string> pieces;
   for (const Field& field : type.fields) {
@@ -58,7 +58,8 @@ std::string LayerSpec::ToString() const {
   const LayerType* known = scripted ? nullptr : FindLayerType(type);
   std::vector<std::string> pieces = known ? Arguments(*known, args) : ScriptArguments(args);
   constexpr size_t kMost = 8;
-  if (known && known->holds_layers) {  // others are shown as their calls, which make what is inside
+  // Other types with children show the arguments from which they make them.
+  if (known && known->holds_layers) {
     for (const LayerSpec& child : children) pieces.push_back(child.ToString());
     if (children.size() > kMost) {
       pieces.resize(kMost);

@@ -55,7 +55,7 @@ struct LayerSpec {
   std::vector<ParameterSpec> script_parameters;  ///< a user's own layer: what init declared
 
   bool frozen = false;  ///< in the job's `freeze`: the parameters get no gradient
-  /// Of a layer that learns, the names of parameters that do not.
+  /// The names of single frozen parameters, if the layer is not `frozen` as a whole.
   std::vector<std::string> frozen_parameters = {};
 
   // strata.tied{"embed", layer, weight=, forward=}
@@ -69,7 +69,7 @@ struct LayerSpec {
   double Number(std::string_view argument) const { return args[argument].as_double(); }
   std::vector<int64_t> Ints(std::string_view argument) const { return args[argument].as_ints(); }
 
-  /// `parameter`: a name within the layer.
+  /// True if the parameter gets no gradient. `parameter` is its name within the layer.
   bool IsFrozen(std::string_view parameter) const;
 
   /// True when a function of the script computes the layer's forward.
@@ -80,9 +80,9 @@ struct LayerSpec {
   ShardDim input_shard;
   ShardDim output_shard;
 
-  /// For a loss, or a loss function's metrics: the dim of the output that holds the classes, from 1
-  /// on, as planning has found it (FindClassDim() of data_checks.h). The declaration of a loss does
-  /// not have it, and none means that planning did not know the output or the target.
+  /// For a loss, or a loss function's metrics: the dim of the output that holds the classes (at
+  /// least 1), as found in planning (FindClassDim() of data_checks.h). It is not part of a loss's
+  /// declaration. None means that planning did not know the output or the target.
   std::optional<int> class_dim;
 
   /// PyTorch's repr with the fields that differ from their defaults: "Conv2d(3, 64,

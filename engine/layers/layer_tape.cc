@@ -53,7 +53,7 @@ LayerTape::Part::Part(LayerTape& tape, std::string kind) : tape_(tape), before_(
   parts.push_back({.kind = std::move(kind), .cost = {}});
 }
 
-/// To the whole and to the part.
+/// Applies `change` to the costs of the layer and to those of the current part.
 template <class Change>
 void LayerTape::AddWork(const Change& change) {
   change(cost_);
@@ -65,7 +65,7 @@ void LayerTape::Multiply(double flops, bool has_weight, bool is_frozen) {
     cost.forward.flops += flops;
     cost.input_grad.flops += flops;
     if (has_weight && !is_frozen) cost.weight_grad.flops += flops;
-    if (!has_weight) cost.input_grad.flops += flops;  // of both factors
+    if (!has_weight) cost.input_grad.flops += flops;  // the gradients of both factors
   });
 }
 
@@ -108,6 +108,8 @@ void LayerTape::Measured(const LayerMemory& memory) {
   cost_.backward_scratch = std::max(cost_.backward_scratch, memory.backward_scratch);
 }
 
+// The first storages are those of the inputs. A kept storage is an input's, an output's, or counts
+// as kept_bytes.
 LayerCost LayerTape::Finish(const std::vector<Traced>& outputs) {
   LayerCost cost = cost_;
   const auto count = static_cast<int>(inputs_.size());

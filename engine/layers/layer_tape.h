@@ -1,5 +1,6 @@
-// LayerTape: a layer's forward pass as the tensors that it makes, the work on them, and what its
-// backward needs of them. The cost rule of the layer's type (LayerType::cost) writes it.
+// LayerTape: records which tensors a layer's forward pass makes, the work on them, and which of
+// them the backward needs. The cost rule of the layer's type (LayerType::cost) writes the record,
+// and Finish() turns it into a LayerCost. No tensor is computed.
 #pragma once
 
 #include <string>
@@ -11,12 +12,12 @@
 
 namespace strata {
 
-/// A tensor of the pass. Views of one memory have one storage.
+/// A tensor of the recorded pass. Views of the same memory have the same `storage`.
 struct Traced {
-  TensorSpec spec;  ///< of the whole
+  TensorSpec spec;  ///< shape and dtype of the whole tensor
   int storage = -1;
-  int parts = 1;                    ///< of which this rank has one
-  DType compute = DType::kFloat32;  ///< what float32 is in half precision
+  int parts = 1;  ///< number of equal parts of the tensor, of which this rank has one
+  DType compute = DType::kFloat32;  ///< the type in place of float32, in half precision
 
   double elements() const { return static_cast<double>(spec.elements()) / parts; }
   DType type() const { return spec.dtype == DType::kFloat32 ? compute : spec.dtype; }
@@ -31,12 +32,13 @@ TensorSpecs SpecsOf(const std::vector<Traced>& tensors);
 
 class LayerTape {
  public:
-  /// `model`: ranks of the model axis. `script` may be null when no layer is scripted.
+  /// `input_parts` is Traced::parts of the inputs, `model` the number of ranks of the model axis.
+  /// `script` may be null if no layer is scripted. `compute` is the type in place of float32.
   LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script,
             DType compute = DType::kFloat32);
 
-  /// While an object lives, what passes do is a part of its own of the layer's work, of this kind
-  /// (LayerPart), but for what an object inside it takes.
+  /// While an object lives, recorded work is also added to a LayerPart of this kind. Of nested
+  /// objects only the innermost receives the work.
   class Part {
    public:
     Part(LayerTape& tape, std::string kind);
@@ -52,48 +54,56 @@ class LayerTape {
   const std::vector<Traced>& inputs() const { return inputs_; }
   int model() const { return model_; }
   Script* script() const { return script_; }
-  /// What float32 is from here on, in half precision or for a layer with a type of its own.
+  /// The type in place of float32 for tensors made from now on: that of half precision, or the
+  /// layer's own `dtype`.
   DType compute() const { return compute_; }
   void set_compute(DType compute) { compute_ = compute; }
 
-  /// A tensor in memory of its own, of which the rank has one of `parts` parts.
+  /// Makes a tensor in new memory, of which this rank has one of `parts` parts.
   Traced Fresh(TensorSpec spec, int parts = 1);
-  /// The shape and the parts of `like`.
+  /// Makes a tensor in new memory with the shape and the parts of `like`.
   Traced Fresh(const Traced& like) { return Fresh(like.spec, like.parts); }
-  /// The dtype of `like`, with so many elements.
+  /// Makes a whole tensor in new memory with the dtype of `like` and the given number of elements.
   Traced Fresh(const Traced& like, double elements);
-  /// Another shape of the same memory.
+  /// Returns `of`'s memory with another shape or dtype.
   Traced View(const Traced& of, TensorSpec spec) const;
 
-  /// A node of the backward holds the tensor.
+  /// Records that the backward keeps the tensor.
   void Keep(const Traced& tensor);
-  /// The layer is a part of one, which a part behind it, or it as the last, needs the tensor for;
-  /// where it is not all of the inputs, this part does nothing else with it.
+  /// For a part of a layer (parts.h): records that `tensor` is carried along, as a Residual's input
+  /// is until its last part adds it. Unless all inputs are carried, this part does nothing else
+  /// with it.
   void Carry(const Traced& tensor) { storages_[tensor.storage].is_carried = true; }
-  /// The weight gradient needs it, and the gradient of `output`.
+  /// Records that the weight gradient needs `input` and the gradient of `output`, which are
+  /// therefore kept until the action W.
   void Defer(const Traced& input, const Traced& output);
 
-  /// Products: `flops` for the forward; the gradients of input and weight take as much each.
+  /// Adds products of `flops` operations to the forward. The gradients of the input and of the
+  /// weight take as many each. Without a weight, both factors are inputs.
   void Multiply(double flops, bool has_weight, bool is_frozen);
-  /// The weight gradient is a product of rows.
+  /// Records that the weight gradient is a RowProduct.
   void MultiplyRows();
-  /// Memory that passes touch, in bytes.
+  /// Adds bytes of memory that the passes read and write.
   void Touch(double forward, double input_grad, double weight_grad = 0);
-  /// Of the part so far: the gradients of the weights come with the input's, nothing waits for W.
+  /// Moves the weight gradients' work of the current part to the input gradient: autograd computes
+  /// both together, and nothing waits for the action W.
   void AllAtOnce();
-  /// Bytes that the rank sends along the model axis.
+  /// Adds bytes that this rank sends along the model axis.
   void Cross(double forward, double input_grad);
-  /// Further memory at the highest of a pass.
+  /// Raises the peak of additional memory (LayerCost::forward_scratch, backward_scratch) to these
+  /// bytes.
   void Scratch(double forward, double backward);
-  /// What a scripted layer was seen to allocate beside its inputs and outputs.
+  /// Adds the memory that was measured for a scripted layer, in addition to its inputs and outputs.
   void Measured(const LayerMemory& memory);
   void Guess() { cost_.is_guess = true; }
 
-  /// What an all-reduce, a gather or a scatter of the whole tensor sends.
+  /// Bytes that a rank sends in a ring all-reduce (Reduced), or in a gather or scatter (Gathered),
+  /// of a whole tensor of `bytes` bytes.
   double Reduced(double bytes) const { return 2 * bytes * (model_ - 1) / model_; }
   double Gathered(double bytes) const { return bytes * (model_ - 1) / model_; }
 
-  /// The sum of all passes, without the parameters.
+  /// Returns the costs of all that was recorded, without the parameters. `outputs` are the outputs
+  /// of the layer.
   LayerCost Finish(const std::vector<Traced>& outputs);
 
  private:
@@ -112,21 +122,22 @@ class LayerTape {
   DType compute_;
   std::vector<Traced> inputs_;
   std::vector<Storage> storages_;
-  double deferred_ = 0;  // gradients of outputs
+  double deferred_ = 0;  // bytes of the gradients of outputs that Defer() keeps
   LayerCost cost_;
-  size_t part_ = 0;  // what happens now is a part of, in cost_.parts
+  size_t part_ = 0;  // index in cost_.parts of the part that receives the work
 };
 
-/// Writes what the layer, and the layers inside it, do with the inputs. Returns the outputs, whose
-/// shapes are `outputs`. `spec` is laid out (split.h). Throws ConfigError for a type that has no
-/// cost rule.
+/// Records the work of the layer, and of the layers inside it, on the tape. Returns its outputs,
+/// whose shapes are `outputs`. `spec` must be laid out (split.h). Throws ConfigError for a type
+/// without a cost rule.
 ///
-/// Where a function of the script computes the layer, the memory is measured if there is a script.
-/// The work is a guess: a product if one of the layer's matrices leads from the last dim of the
-/// input to that of the output, else elementwise.
+/// If a function of the script computes the layer, its memory is measured, provided that there is a
+/// script. Its work is a guess: a product if one of the layer's matrices leads from the last dim of
+/// the input to that of the output, products of all weights if the layer holds layers, else an
+/// elementwise function.
 std::vector<Traced> TraceLayer(LayerTape& tape, const LayerSpec& spec,
                                const std::vector<Traced>& inputs, const TensorSpecs& outputs);
-/// The same for the loss of the tape's first input, the last layer's output.
+/// Records the work of a loss. The tape's first input is the output of the last layer.
 void TraceLoss(LayerTape& tape, const LayerSpec& loss);
 
 }  // namespace strata

@@ -86,7 +86,8 @@ void CheckChildren(const LayerType& type, const LayerSpec& spec) {
   }
 }
 
-/// The most elements of a tensor. With this limit, sums over a model's layers fit an int64.
+/// The largest number of elements of a tensor. With this limit, sums over a model's layers fit into
+/// an int64.
 constexpr int64_t kMostElements = int64_t{1} << 48;
 
 void CheckParameters(const LayerSpec& spec) {
@@ -104,7 +105,9 @@ void CheckOwnType(const LayerSpec& spec) {
                         DTypeName(*own), "\""));
 }
 
-/// The shapes of the type's rule, which knows nothing of types of their own.
+/// The output shapes of a layer with a type of its own (own_type.h). The rule of the layer's type
+/// knows only float32, so floating inputs are passed to it as float32, and its float32 outputs get
+/// the type of the first floating input.
 TensorSpecs InferInOwnType(const LayerSpec& spec, TensorSpecs inputs, Script* script) {
   DType given = DType::kFloat32;
   for (auto input = inputs.rbegin(); input != inputs.rend(); ++input) {
@@ -136,8 +139,8 @@ void StandFor(const LayerType& other, LayerSpec& spec) {
   }
 }
 
-/// Moves the arguments `name`, and `init` where it is a function, to the spec's members. Saves of
-/// layers without a type of their own do not name it.
+/// Moves the arguments `name`, and `init` if it is a function, to the spec's members. Removes
+/// `dtype` if it is not given, so that saves of such layers do not mention it.
 void TakeCommon(LayerSpec& spec) {
   if (!OwnType(spec)) spec.args.Erase("dtype");
   if (const Value* name = spec.args.Find("name")) spec.name = name->as_string();
@@ -271,7 +274,7 @@ int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type) {
   const LayerType* const known = spec.scripted ? nullptr : &TypeOf(spec);
   int64_t bytes = known && known->kept_of_token ? known->kept_of_token(spec) : 0;
   if (!SplitOf(spec).empty()) bytes /= ranks;
-  const DType own = OwnType(spec).value_or(type);  // of the children too
+  const DType own = OwnType(spec).value_or(type);  // it holds for the children too
   bytes *= DTypeSize(own);
   const int64_t times = known && known->repeats ? known->repeats(spec) : 1;
   for (const LayerSpec& child : OwnChildren(spec)) {
@@ -282,7 +285,7 @@ int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type) {
 
 namespace {
 
-/// Elements of the parameters for which `counts` is true.
+/// The number of elements of those parameters for which `counts` is true.
 template <class Counts>
 int64_t CountElements(const LayerSpec& spec, const Counts& counts) {
   int64_t count = 0;

@@ -19,8 +19,8 @@ namespace strata {
 struct Traced;    // layers/layer_tape.h
 class LayerTape;  // layers/layer_tape.h
 
-/// What the backward of a layer that is one call of ATen's reads. Costs follow from it, and whether
-/// the next layer may overwrite the output.
+/// Which tensor the backward reads, for a layer that is a single call of ATen. It determines the
+/// layer's cost and whether the next layer may overwrite its output.
 enum class Keeps {
   kNothing,  ///< nothing: the output is the input, or a view of it
   kInput,
@@ -28,7 +28,7 @@ enum class Keeps {
   kEither,  ///< the output where the layer works in place (`inplace = true`), else the input
 };
 
-/// All that is known about a type of layer or loss before one is built.
+/// The declaration of a type of layer or loss: everything that is known without building one.
 struct LayerType {
   std::string name;   ///< "Conv2d"
   FieldTable fields;  ///< PyTorch's names, order and defaults; our own additions are named only
@@ -36,19 +36,20 @@ struct LayerType {
   /// For people: "(N, in_channels, H, W) -> (N, out_channels, H', W')". The name of a field stands
   /// for its value, other names stand for any size, `...` stands for any number of dims.
   std::string shapes = {};
-  std::string library = "nn";  ///< where scripts find it: "nn", or "strata" (strata.skip)
+  std::string library = "nn";  ///< the Lua table that has it: "nn", or "strata" (strata.skip)
   bool is_loss = false;
   bool holds_layers = false;  ///< Sequential, Residual: their arguments are layers
   bool gives_states = false;  ///< LSTM: its outputs are a sequence and states
   /// True when each output element depends on the input element at its place only. Such a layer can
   /// work on any part of a tensor.
   bool elementwise = false;
-  Keeps keeps = Keeps::kInput;  ///< of a layer that is one call
+  Keeps keeps = Keeps::kInput;  ///< for a layer that is one call of ATen
   /// The values of its argument `split`: how the model axis can share the layer (split.h).
   std::vector<std::string> splits = {};
   std::string default_split = {};  ///< "" = not split
-  /// For another name of a type, with a split of its own: the type. A ColumnParallelLinear becomes
-  /// a Linear when it is declared. Its fields are some of the Linear's.
+  /// Set if this type is only another name with a fixed split: the name of the actual type.
+  /// MakeLayer() turns a ColumnParallelLinear into a Linear. The fields are a subset of the actual
+  /// type's fields.
   std::string stands_for = {};
 
   /// Checks and completes what depends on several fields ("in_channels must be divisible by
@@ -66,18 +67,18 @@ struct LayerType {
                                     const TensorSpecs& outputs)>
       cost = {};
 
-  /// See MayDraw(). Empty = where its argument `dropout` is above 0.
+  /// See MayDraw(). Empty = it draws if its argument `dropout` is above 0.
   std::function<bool(const LayerSpec&)> draws = {};
-  /// See UnorderedOnGpu(). Empty = its gradient has one order.
+  /// See UnorderedOnGpu(). Empty = the gradient is always summed in one order.
   std::function<bool(const LayerSpec&)> unordered_on_gpu = {};
 
-  // While texts are written, token by token (engine/runtime):
-  /// Elements of the keys and values that the layer keeps of each token, without those of layers
-  /// inside it. Ranks that share its heads have equal parts. Empty = it keeps none.
+  // For generating texts token by token (engine/runtime):
+  /// The number of elements of keys and values that the layer keeps per token, without those of the
+  /// layers inside it. Ranks that share the heads have equal parts. Empty = 0.
   std::function<int64_t(const LayerSpec&)> kept_of_token = {};
-  /// How often the layers inside it stand. Empty = once.
+  /// How many copies of the layers inside it there are (num_layers of a stack). Empty = 1.
   std::function<int64_t(const LayerSpec&)> repeats = {};
-  /// See IsTokenWise(). Empty = where it is elementwise.
+  /// See IsTokenWise(). Empty = it is if it is elementwise.
   std::function<bool(const LayerSpec&)> is_token_wise = {};
 };
 
@@ -90,11 +91,11 @@ class ShapeError : public ConfigError {
 
 /// The type of this exact name, also outside nn; null when there is none.
 const LayerType* FindLayerType(std::string_view name);
-/// LayerType::keeps of a layer that is one call. Gives kInput or kOutput for kEither.
+/// LayerType::keeps of this layer, with kEither resolved to kInput or kOutput.
 Keeps KeepsOf(const LayerSpec& spec);
-/// All of them: of nn, of strata, and losses.
+/// All types of layers and losses, those of nn and those of strata.
 const std::vector<LayerType>& LayerTypes();
-/// All names of nn, in the order of the table; losses last.
+/// The names of all types of nn, in the order of the table, with the losses last.
 std::vector<std::string> LayerTypeNames();
 /// The text of `help(nn.Conv2d)`: the call, the line of help and the fields.
 std::string LayerHelp(const LayerType& type);
@@ -113,30 +114,30 @@ std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec);
 std::string SplitOf(const LayerSpec& spec);
 /// The number of elements of all parameters, without buffers.
 int64_t CountParameters(const LayerSpec& spec);
-/// Of these, those that do not learn.
+/// The number of elements of the frozen parameters.
 int64_t CountFrozen(const LayerSpec& spec);
 
-/// Whether the layer's forward in training may draw random numbers: its own, or that of a layer
-/// inside it. What a script computes may.
+/// True if the forward of the layer, or of a layer inside it, may draw random numbers in training.
+/// Always true for a forward that a script computes.
 bool MayDraw(const LayerSpec& spec);
 
-/// The type, the layer's or that of one inside it, whose gradient LibTorch 2.11 adds up on a GPU in
-/// the order in which blocks happen to end, so that two runs differ in the last bits; "" = none.
-/// Each was seen to differ within twelve passes on an H100, and no other of nn was. What a script
-/// computes is not looked at.
+/// The name of the first type, the layer's own or that of a layer inside it, whose gradient
+/// LibTorch 2.11 sums on a GPU in no fixed order (atomic additions), so that two runs differ in the
+/// last bits; "" = none. Each such type was seen to differ within twelve passes on an H100, and no
+/// other type of nn was. Scripted forwards are not examined.
 std::string_view UnorderedOnGpu(const LayerSpec& spec);
 
-/// Whether the layer's forward in training writes to its parameter, or that of a layer inside it:
-/// an Embedding's with max_norm. Such a forward must not run again.
+/// True if the forward of the layer, or of a layer inside it, writes to a parameter: an Embedding
+/// with max_norm. Such a forward must not be recomputed.
 bool HasMaxNorm(const LayerSpec& spec);
 
-/// Whether the layer, of one tensor (N, T, ...), is known to give the same for the T tokens one by
-/// one, with the keys and values of those before, as for all of them at once. Of other layers, the
-/// script's among them, nobody knows before they are tried.
+/// True if the layer takes one tensor (N, T, ...) and is known to give the same result for the T
+/// tokens one by one, with the kept keys and values of earlier tokens, as for all of them at once.
+/// False means unknown, as for all scripted layers: only a trial can tell.
 bool IsTokenWise(const LayerSpec& spec);
-/// Bytes of the keys and values that the layer, and those inside it, keep of each token of a text
-/// that is written, on one of `ranks` of the model axis. `type`: of the numbers, where the layer
-/// has none of its own.
+/// The bytes of keys and values that the layer, and the layers inside it, keep per token of a text
+/// that is generated, on one of `ranks` ranks of the model axis. `type` is the type of the numbers
+/// if the layer has no `dtype` of its own.
 int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type);
 
 /// The layer's path in checkpoints and messages: its name, or `index` as text if it has none.
@@ -149,13 +150,13 @@ TensorSpecs InferLayer(const LayerSpec& spec, const TensorSpecs& inputs, Script*
 /// The shapes of the outputs of all layers in a list, of which each takes the outputs of the one
 /// before. For a strata.skip only the outputs along the chain are listed; a strata.join also takes
 /// the kept tensors. Throws ConfigError that names both layers: "net.lua:7: layer 3 Linear(64, 10)
-/// cannot take the output of layer 2 Flatten(): expects last dim 64, got (8, 128)". `compute`: what
-/// float32 outputs are in half precision, of which the layers' rules know nothing.
+/// cannot take the output of layer 2 Flatten(): expects last dim 64, got (8, 128)". The layers'
+/// rules work with float32; float32 outputs are listed with the type `compute` (half precision).
 std::vector<TensorSpecs> InferLayers(const std::vector<LayerSpec>& layers,
                                      const TensorSpecs& inputs, Script* script,
                                      DType compute = DType::kFloat32);
 
-/// The specs, those of the type `from` as `to`.
+/// The specs with the dtype `from` replaced by `to`.
 TensorSpecs WithType(TensorSpecs specs, DType from, DType to);
 
 /// Throws ConfigError that names the loss and the last layer if the loss cannot take this output
@@ -163,7 +164,7 @@ TensorSpecs WithType(TensorSpecs specs, DType from, DType to);
 void CheckLoss(const LayerSpec& loss, const std::vector<LayerSpec>& layers,
                const TensorSpecs& output, const TensorSpec& target);
 
-/// {shape, dtype}; a list of them.
+/// The spec as a map {shape, dtype}, and several as a list of such maps.
 Value ToValue(const TensorSpec& spec);
 Value ToValue(const TensorSpecs& specs);
 

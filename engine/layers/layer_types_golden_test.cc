@@ -86,7 +86,7 @@ std::vector<std::vector<std::string>> Names(std::string_view side) {
   return shapes;
 }
 
-/// The sizes that names stand for; "..." stands for several.
+/// Matches names with sizes; "..." matches several sizes.
 class Sizes {
  public:
   explicit Sizes(const Value& args) {
@@ -119,7 +119,7 @@ class Sizes {
 
  private:
   static std::ptrdiff_t Signed(size_t n) { return static_cast<std::ptrdiff_t>(n); }
-  /// How many dims the "..." at `i` stands for, if `left` dims are left.
+  /// The number of dims that the "..." at `i` matches, if `left` dims are left.
   size_t RestFrom(const std::vector<std::string>& names, size_t i, size_t left) const {
     size_t behind = 0;
     for (++i; i < names.size(); ++i) {

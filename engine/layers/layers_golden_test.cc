@@ -64,8 +64,8 @@ void ExpectFingerprint(const at::Tensor& tensor, const Value& golden, double tol
   }
 }
 
-/// The layer of a golden entry, as Lua would call it. Python's None is "none" where that is a
-/// value.
+/// The layer of a golden entry, with the arguments that Lua would pass. Python's None becomes
+/// "none" where an argument has that choice.
 LayerSpec SpecOf(const Value& golden) {
   Value::Map named;
   for (const auto& [name, value] : golden["args"].as_map()) {
@@ -96,7 +96,7 @@ Tensors Inputs(const Value& golden) {
   return inputs;
 }
 
-/// The backward of all outputs, from formulas as their gradients.
+/// Runs the backward of all outputs, with gradients made by formulas.
 void Backward(const Tensors& outputs) {
   if (!outputs[0].requires_grad()) return;
   at::Tensor sum = at::zeros({});
@@ -173,7 +173,7 @@ TEST_P(Golden, ComputesWhatPyTorchComputes) {
   }
 }
 
-/// The dim of the samples, of an input with a sequence.
+/// The dim of the samples in an input that is a sequence.
 int64_t BatchDim(const LayerSpec& spec) {
   const Value* const batch_first = spec.args.Find("batch_first");
   return batch_first && !batch_first->as_bool() ? 1 : 0;
@@ -223,7 +223,8 @@ TEST_P(Golden, DrawsAndGivesStatesWhereItSaysSo) {
   EXPECT_EQ(outputs.size() > 1, FindLayerType(spec.type)->gives_states);
 }
 
-/// The gradients after two micro-batches, as a stage computes them: B, or I and W.
+/// The gradients after two micro-batches, as a stage computes them: by the action B, or by I and W
+/// (`split`).
 at::Tensor GradsOfTwo(const Value& golden, bool split) {
   const auto layer = Build(golden);
   testing::FlatBuffers flat(*layer);

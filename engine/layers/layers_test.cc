@@ -109,7 +109,8 @@ double LargestDifference(const Result& a, const Result& b) {
 
 int InRange(int low, int high) { return *rc::gen::inRange(low, high + 1); }
 
-// Few rows have kernels of our own (few_rows.h), which add in another order.
+// Few rows are multiplied by the kernels of few_rows.h, which sum in another order, so the
+// comparison has a tolerance.
 RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
   const int in = InRange(2, 40), out = InRange(1, 40), rows = InRange(1, 30);
   const LayerSpec spec = LinearSpec(in, out, *rc::gen::arbitrary<bool>());
@@ -122,8 +123,8 @@ RC_GTEST_PROP(Linear, AgreesWithAutograd, ()) {
   RC_ASSERT(LargestDifference(whole, Train(spec, input, 3, How::kAutograd)) <= 3e-5);
 }
 
-// Autograd adds a whole product to the gradients before. So does MKL with AVX-512; with AVX2 it
-// adds up many rows in parts.
+// Autograd adds a whole product to the gradient. So does MKL with AVX-512; with AVX2 MKL adds many
+// rows in several parts.
 TEST(Linear, HasAutogradsBitsWithManyRows) {
   for (const int rows : {17, 32, 100}) {
     const auto input = [&](int i) { return Normal({rows, 64}, i); };
@@ -133,7 +134,8 @@ TEST(Linear, HasAutogradsBitsWithManyRows) {
   }
 }
 
-TEST(Linear, FrozenHasTheBitsOfOneThatLearns) {  // else a prediction differs from the evaluation
+// Otherwise a prediction would differ from the evaluation.
+TEST(Linear, FrozenHasTheBitsOfOneThatLearns) {
   const auto learning = Build(LinearSpec(24, 9));
   FlatBuffers buffers(*learning);
   LayerSpec spec = LinearSpec(24, 9);
@@ -162,7 +164,7 @@ TEST(Linear, FrozenGivesWhatTheNextLayerMayOverwrite) {
   spec.frozen = true;
   const auto frozen = Build(spec);
   const at::Tensor learning = Normal({5}, 2).requires_grad_();
-  for (const int rows : {2, 20}) {  // few rows, and at::linear's
+  for (const int rows : {2, 20}) {  // few_rows.h, and at::linear
     at::Tensor y = frozen->Forward({Normal({rows, 3, 6}, 1)}, TrainingPass())[0];
     y.add_(learning).sum().backward();
     EXPECT_TRUE(learning.grad().defined()) << rows;
@@ -198,7 +200,8 @@ RC_GTEST_PROP(Conv, HasAutogradsBits, ()) {
   RC_ASSERT(Difference(whole, Train(spec, input, 3, How::kAutograd)) == 0);
 }
 
-// The weight gradients of large weights that meet few places have another way (PaysToUnfold).
+// The weight gradient is computed from unfolded images for large weights and few output positions
+// (PaysToUnfold()).
 TEST(Conv, OfSmallPicturesAgreesWithAutograd) {
   for (const auto& [stride, padding, dilation] : {std::tuple(2, 1, 1), {1, 0, 2}}) {
     const LayerSpec spec = Spec("Conv2d", {{"in_channels", 256},
@@ -226,8 +229,8 @@ LayerSpec WideConv(int64_t stride = 1, int64_t padding = 1, int64_t dilation = 1
 
 at::Tensor Pictures(int i) { return Normal({4, 48, 9, 10}, i); }
 
-// Those with stride, padding and dilation 1 go by Winograd's algorithm where this computer has
-// AVX-512, and none of the others may.
+// Convolutions with stride, padding and dilation 1 use Winograd's algorithm on a computer with
+// AVX-512; the others must not.
 TEST(Conv, OfManyChannelsAgreesWithAutograd) {
   for (const auto& [stride, padding, dilation] :
        {std::tuple(1, 1, 1), {2, 1, 1}, {1, 0, 1}, {1, 1, 2}, {1, 2, 2}}) {
@@ -356,7 +359,8 @@ TEST(BatchNorm, ItsRunningStatisticsDoNotDisturbABackwardOnTheWay) {
   EXPECT_EQ(layer->buffers()[2].value.item<int64_t>(), 2);
 }
 
-/// Statistics in half precision would have other bits than those of a pass that counts.
+/// A recomputation does not update the running statistics. It must nevertheless compute the batch's
+/// statistics in the same type as the first pass.
 TEST(BatchNorm, ARecomputationInHalfPrecisionHasTheSameBits) {
   const at::Tensor x = at::randn({2, 4, 5, 5}).mul(3).add(1).to(at::kBFloat16);
   for (const char* type : {"BatchNorm2d", "InstanceNorm2d"}) {
@@ -473,8 +477,8 @@ LayerSpec AnySpec(const LayerType& type) {
   return Spec(type.name, args);
 }
 
-/// Whether the backward reads the input or the output: whether autograd refuses it once that has
-/// been overwritten.
+/// True if the backward reads the input (`input`) or else the output: autograd throws if that
+/// tensor was overwritten.
 bool BackwardReads(const LayerSpec& spec, const std::vector<int64_t>& shape, bool input) {
   const at::Tensor x = Normal(shape, 1).requires_grad_() * 1;
   at::Tensor y = Build(spec)->Forward({x}, TrainingPass())[0];
@@ -519,7 +523,7 @@ TEST(Keeps, IsWhatTheBackwardReads) {
   EXPECT_GE(count, 60);
 }
 
-// ATen has no kernel of theirs on the CPU.
+// On the CPU ATen's avg_pool3d has no kernel for half types.
 TEST(AvgPool, Of3DimsTakesHalfTypes) {
   const auto layer = Build(Spec("AvgPool3d", {{"kernel_size", 2}}));
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
@@ -619,7 +623,8 @@ TEST(Containers, AStackIsItsLayerSeveralTimesWithTheSameMemoryAndMasks) {
                                                  {"dropout", 0.0},
                                                  {"batch_first", true}});
     const auto stack = Build(Spec(type, {{"num_layers", 3}}, {spec, norm_spec}));
-    const auto layer = Build(spec), norm = Build(norm_spec);  // all copies start with its values
+    // All copies start with the values of `layer`.
+    const auto layer = Build(spec), norm = Build(norm_spec);
     ASSERT_EQ(stack->parameters().size(), 3 * layer->parameters().size() + 2);
     EXPECT_EQ(stack->parameters()[layer->parameters().size()].name,
               "layers.1." + layer->parameters()[0].name);
@@ -714,7 +719,7 @@ TEST(Threads, LayersOnFourThreadsHaveTheBitsOfOne) {
   for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(SameBits(found[i], expected[i])) << i;
 }
 
-// oneDNN did not write them; new memory holds not-a-number here.
+// oneDNN leaves these elements of the gradient unwritten. In this test new memory holds NaN.
 TEST(HalfPrecision, AConvolutionsWeightsThatMeetNoInputHaveNoGradient) {
   const auto layer = Build(Spec("Conv2d", {{"in_channels", 32},
                                            {"out_channels", 64},
@@ -783,7 +788,7 @@ TEST(OwnTypes, ComputeInThemAndGiveWhatTheyTake) {
   EXPECT_TRUE(parameters[1].grad.equal(at::full({3}, 5.0, at::kDouble)));
 }
 
-// A value of float64 is drawn from other numbers than one of float32.
+// A float64 value takes other random numbers than a float32 value.
 TEST(OwnTypes, InitialValuesAreDrawnInThem) {
   LayerSpec spec = LinearSpec(16, 16, /*bias=*/false);
   spec.args.Set("dtype", "float64");
@@ -794,7 +799,8 @@ TEST(OwnTypes, InitialValuesAreDrawnInThem) {
   EXPECT_EQ(Build(LinearSpec(2, 2))->parameters()[0].value.scalar_type(), at::kFloat);
 }
 
-// PyTorch's, of nn.Transformer(8, 2, 1, 1, 16, dtype=torch.float64) behind torch.manual_seed(7).
+// The expected values are those of PyTorch's nn.Transformer(8, 2, 1, 1, 16, dtype=torch.float64)
+// after torch.manual_seed(7).
 TEST(OwnTypes, LayersInsideAreDrawnInThem) {
   const auto layer =
       Build(MakeLayer("Transformer", {8, 2, 1, 1, 16}, {{"dtype", "float64"}}, {}, ""), 7);

@@ -1,5 +1,5 @@
 // Tests the limits of every number in a job, an optimizer, a schedule or a source: the last value
-// that is taken, the first that is refused, and the message.
+// that is accepted, the first value that is refused, and the message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

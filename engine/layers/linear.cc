@@ -1,3 +1,7 @@
+// The forward y = x W^T + b and the input gradient dx = dy W are computed by the kernels of
+// few_rows.h for few rows, else by oneDNN if it is faster (product.h), else by ATen. The weight
+// gradient dW += dy^T x is a RowProduct, added straight to the gradient buffer. All three treat the
+// leading dims of x as rows.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/linear.h"
 
@@ -25,14 +29,16 @@ namespace {
 
 at::Tensor Rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 
-/// The rows of dy, on CUDA as long as it likes them: filled up with zeros.
+/// dy as a matrix (rows, out). On CUDA its rows may be padded with zeros to an aligned length
+/// (cuda/rows.h).
 at::Tensor GradientRows(const at::Tensor& dy, const at::Tensor& weight) {
   const at::Tensor rows = Rows(dy);
   const int64_t missing = rows.is_cuda() ? MissingOfRows(rows, weight.size(1)) : 0;
   return missing == 0 ? rows : at::pad(rows, {0, missing});
 }
 
-/// dx of a product with rows x, of x's sizes. `rows` are GradientRows().
+/// dx = dy W in the shape `x_sizes`. `rows` are GradientRows(); if they are padded, the weight is
+/// padded likewise.
 at::Tensor InputGradientOf(const at::Tensor& rows, at::Tensor weight, at::IntArrayRef x_sizes) {
   const int64_t more = rows.size(1) - weight.size(0);
   if (more > 0) weight = at::pad(weight, {0, 0, 0, more});
@@ -61,12 +67,12 @@ class LinearNode : public WeightNode {
   }
 
   const std::shared_ptr<StaleGradients> stale_;
-  at::Tensor rows_;  // of dy, from dx's product to the weight's
+  at::Tensor rows_;  // GradientRows(), kept from InputGradient() for WeightGradient()
 };
 
 at::Tensor Product(const at::Tensor& x, const at::Tensor& weight,
                    const std::optional<at::Tensor>& bias) {
-  // A function before it may give another shape than when shapes were planned.
+  // A script's function before this layer may return another shape than it did in planning.
   TORCH_CHECK(x.dim() > 0 && x.size(-1) == weight.size(1), "expects last dim ", weight.size(1),
               ", got ", x.sizes());
   const at::Tensor rows = Rows(x);
@@ -132,7 +138,7 @@ at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Param
                        const Pass& pass) {
   const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
   if (weight.frozen && !(b && b->requires_grad())) return FrozenProduct(x, weight.value, b);
-  // A bias that learns beside a frozen weight (of a tie) is autograd's.
+  // If the weight is frozen but the bias learns (as in a tie), autograd computes the bias gradient.
   const auto product = [&] {
     return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
   };

@@ -24,9 +24,10 @@
 namespace strata {
 namespace {
 
-/// Turns the pair (x[i], x[i + D/2]) of place t in (..., T, D) by t theta^(-2i/D) (Su et al.,
-/// arXiv:2104.09864; halves instead of neighbours, as in Llama's published weights). Places are
-/// those in the whole text (TokenPosition()).
+/// Rotary position embedding (Su et al., arXiv:2104.09864) of x (..., T, D): rotates the pair
+/// (x[i], x[i + D/2]) at position t by the angle t theta^(-2i/D). The paper pairs neighbours;
+/// Llama's published weights pair the two halves. Positions count from the start of the text
+/// (TokenPosition()).
 at::Tensor Rotate(const at::Tensor& x, double theta) {
   const int64_t half = x.size(-1) / 2;
   const auto integers = x.options().dtype(at::kLong);
@@ -41,7 +42,8 @@ at::Tensor Rotate(const at::Tensor& x, double theta) {
   return at::cat({a.mul(cosine).sub(b.mul(sine)), b.mul(cosine).add(a.mul(sine))}, -1);
 }
 
-/// Linear layers without offsets. The ranks of the model axis share the features between them.
+/// The base of layers made of linear layers without bias. The ranks of the model axis share the
+/// features between these: each has some outputs of the first ones and the same inputs of the last.
 class ProjectionLayer : public CompositeLayer {
  public:
   ProjectionLayer(const LayerSpec& spec, const BuildContext& context)
@@ -54,7 +56,8 @@ class ProjectionLayer : public CompositeLayer {
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
  protected:
-  /// `last`: it leads out of the block, and the ranks' products are summed.
+  /// Adds a linear layer. `last` marks the one whose output leaves the block; there the products of
+  /// the ranks are summed.
   Layer* Project(const std::string& name, int64_t in, int64_t out, bool last = false) {
     Ends ends;
     if (last && axis_) ends = {axis_, Crossing::kNone, Crossing::kReduce};
@@ -107,7 +110,7 @@ class GroupedQueryAttention : public ProjectionLayer {
  private:
   const int64_t head_;
   const int64_t queries_of_key_;
-  const Value theta_;  // null: no positions
+  const Value theta_;  // null: no rotary positions
   const bool causal_;
   Layer *q_, *k_, *v_, *o_;
 };

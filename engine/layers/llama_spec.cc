@@ -9,8 +9,8 @@
 namespace strata::layers {
 namespace {
 
-/// Parameters of linear layers without offsets. Shared ones: rows of all but the last, columns of
-/// the last.
+/// Sets the shares of the weights of linear layers without bias, if the layer is split: a rank has
+/// some rows of every weight but the last, and some columns of the last.
 std::vector<ParameterSpec> Projections(const LayerSpec& spec, std::vector<ParameterSpec> specs) {
   if (SplitOf(spec).empty()) return specs;
   ShareAll(specs, {.dim = 0});
@@ -22,7 +22,8 @@ ParameterSpec Projection(const char* name, int64_t in, int64_t out) {
   return {.name = Str(name, ".weight"), .shape = {out, in}};
 }
 
-/// Every rank takes the whole input and gives a summand of the output.
+/// Records the crossings of a split layer: every rank takes the whole input and computes a summand
+/// of the output.
 void CrossHeads(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y) {
   if (SplitOn(tape, spec).empty()) return;
   tape.Cross(tape.Reduced(y.bytes()), tape.Reduced(x.bytes()));
@@ -49,7 +50,8 @@ TensorSpec InferRotary(const LayerSpec& spec, const TensorSpec& input) {
   return input;
 }
 
-/// Cosines and sines are kept, one for each place and pair, and the halves are copied once.
+/// The cost of a rotary embedding. The backward keeps a cosine and a sine for each position and
+/// pair.
 Traced Rotate(LayerTape& tape, const Traced& x, double places) {
   const Traced y = tape.Fresh(x);
   tape.Touch(4 * x.bytes(), 4 * x.bytes());
@@ -119,7 +121,7 @@ std::vector<Traced> GroupedCost(LayerTape& tape, const LayerSpec& spec,
     q = Rotate(tape, q, places);
     k = Rotate(tape, k, places);
   }
-  // Keys and values stand once for each query's head.
+  // If heads of queries share keys and values, copies of these are kept for each head of queries.
   const bool repeats = spec.Int("num_kv_heads") != spec.Int("num_heads");
   for (const Traced& kept : {q, repeats ? tape.Fresh(q) : k, repeats ? tape.Fresh(q) : v}) {
     tape.Keep(kept);

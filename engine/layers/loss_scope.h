@@ -1,5 +1,6 @@
-// What a loss function of the script and whoever computes the loss tell each other: the parts that
-// it gives beside the loss (`return loss, {dice = d, bce = b}`), and of how many samples it is.
+// LossPartsScope: passes information between the code that computes a loss and the script's loss
+// function. The function reports named parts of the loss (`return loss, {dice = d, bce = b}`), and
+// it learns how many samples the micro-batch has.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,15 +12,15 @@
 
 namespace strata {
 
-/// The most parts of a loss.
+/// The largest number of parts of a loss.
 inline constexpr size_t kMostLossParts = 16;
 
-/// The sums of the parts over one micro-batch, by name, in ascending order; their weight is the
-/// loss's. Scalars without a graph.
+/// The sums of the parts over one micro-batch, sorted by name. They are scalars without a graph.
+/// The weight of each mean is that of the loss (LossValue::weight).
 using LossParts = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// While an object lives, it takes the parts of the losses that its thread computes. Scopes nest.
-/// `samples`: of the micro-batch; 0 = nobody knows.
+/// While an object lives, it receives the parts of the losses that its thread computes. Scopes
+/// nest. `samples` is the number of samples of the micro-batch; 0 = unknown.
 class LossPartsScope {
  public:
   explicit LossPartsScope(int64_t samples);
@@ -36,10 +37,11 @@ class LossPartsScope {
   LossPartsScope* const outer_;
 };
 
-/// Gives the innermost scope of the thread the parts; without a scope they are dropped.
+/// Hands the parts to the thread's innermost scope. Without a scope they are dropped.
 void GiveLossParts(LossParts parts);
-/// Those of the innermost scope of the thread; 0 without one. An output need not have them in its
-/// first dim, nor a target, such as a list of boxes.
+/// The number of samples of the thread's innermost scope; 0 without one. It cannot be read off the
+/// tensors: the first dim of an output, or of a target such as a list of boxes, need not be the
+/// samples.
 int64_t SamplesOfLoss();
 
 }  // namespace strata

@@ -1,3 +1,7 @@
+// The losses. Each returns the sum over its items and the weight by which the engine divides
+// (LossValue), and PyTorch's mean is their quotient over the global batch. Class losses find the
+// dim of the classes by the shapes, and compute it in parts if each rank of the model axis has some
+// classes. Element-wise losses are a table of ATen calls.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/losses.h"
 
@@ -50,7 +54,8 @@ bool AreLabels(const at::Tensor& target) {
   return c10::isIntegralType(target.scalar_type(), false);
 }
 
-/// Output and labels in the form that PyTorch's losses take: classes in dim 1, labels int64.
+/// Converts output and labels to the form that PyTorch's losses take: classes in dim 1, labels
+/// int64. If the last dim holds the classes, all other dims are merged into one.
 std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at::Tensor& target,
                                               int64_t class_dim) {
   const at::Tensor labels = target.to(at::kLong);
@@ -61,11 +66,12 @@ std::pair<at::Tensor, at::Tensor> PyTorchForm(const at::Tensor& output, const at
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-/// A list of numbers, or none.
+/// The weights that a loss got as an argument: a list of numbers, or none.
 class Weights {
  public:
   explicit Weights(const Value& list) : list_(list) {}
-  /// As a tensor with the device and dtype of `like`, which is made once. None for no list.
+  /// The list as a tensor with the device and dtype of `like`; none without a list. The tensor is
+  /// kept for the next call.
   OptionalTensor Like(const at::Tensor& like) {
     if (list_.is_null()) return std::nullopt;
     if (tensor_.defined() && tensor_.device() == like.device() &&
@@ -85,13 +91,13 @@ class Weights {
   at::Tensor tensor_;
 };
 
-/// How many tensors a loss takes at least.
+/// The least number of outputs and targets that a loss takes.
 struct Takes {
   size_t outputs = 1, targets = 1;
 };
 
-/// A loss of outputs and targets. Too few of them, and Torch's errors, with both shapes, are
-/// ConfigErrors.
+/// The base of all losses here. It throws ConfigError for too few outputs or targets, and turns
+/// LibTorch's errors into ConfigErrors that show both shapes.
 class TorchLoss : public Loss {
  public:
   explicit TorchLoss(const LayerSpec& spec, Takes takes = {})
@@ -144,7 +150,7 @@ class ClassLoss : public TorchLoss {
     const at::Tensor& given = target.at(0);
     const at::Tensor whole = WholeOutput(output).at(0);
     const int64_t dim = DimIn(whole.sizes(), given);
-    // The label of probabilities is the class with the largest one.
+    // If the target is probabilities, its label is the most probable class.
     const at::Tensor labels = AreLabels(given) ? given : given.argmax(dim);
     return strata::CountHits(whole.argmax(dim), labels, ignore_index_);
   }
@@ -195,13 +201,14 @@ class ClassLoss : public TorchLoss {
     try {
       return Weighed(Sum(scores, labels, weight), labels, weight);
     } catch (const c10::Error&) {
-      if (target.is_cpu()) CheckTarget({target}, output.sizes());  // it says more
+      if (target.is_cpu()) CheckTarget({target}, output.sizes());  // its message is more specific
       throw;
     }
   }
 
   at::Tensor Sum(const at::Tensor& scores, const at::Tensor& target, const OptionalTensor& weight) {
-    // Behind a dim of classes that is not the last, CUDA's kernel adds up in any order.
+    // If the dim of the classes is not the last, CUDA's kernel sums in no fixed order. So it
+    // returns single losses, which are summed here.
     const bool apart = scores.is_cuda() && scores.dim() > 2;
     const auto reduction = apart ? at::Reduction::None : at::Reduction::Sum;
     const at::Tensor loss = takes_logits_
@@ -211,8 +218,9 @@ class ClassLoss : public TorchLoss {
     return apart ? loss.sum() : loss;
   }
 
-  /// The sum with the number of labels that count, or the sum of their weights. That of floats is
-  /// exact in double, so that zeros for the others do not change it.
+  /// The loss value with its weight: the number of labels that are not ignored, or the sum of their
+  /// class weights. Weights are summed in double, where sums of floats are exact, so that the zeros
+  /// of ignored labels cannot change the result.
   LossValue Weighed(const at::Tensor& sum, const at::Tensor& labels,
                     const OptionalTensor& weight) const {
     const at::Tensor ignored = labels.eq(ignore_index_);
@@ -237,10 +245,10 @@ class ClassLoss : public TorchLoss {
             static_cast<double>(output.numel()) / static_cast<double>(output.size(dim))};
   }
 
-  const std::shared_ptr<AxisComm> axis_;  // set when each rank has some of the classes
+  const std::shared_ptr<AxisComm> axis_;  // null unless each rank has the logits of some classes
   Weights weight_;
   const int64_t ignore_index_;
-  const std::optional<int64_t> class_dim_;  // none: the labels tell
+  const std::optional<int64_t> class_dim_;  // none: the shape of the labels decides
   const bool takes_logits_;
   const double label_smoothing_;
 };
@@ -253,7 +261,7 @@ constexpr auto kSum = at::Reduction::Sum;
 
 double Number(const Args& args, const char* name) { return args[name].as_double(); }
 
-/// A loss's arguments, with its weights as tensors.
+/// The arguments of an element-wise loss.
 struct ElementArgs {
   const Args args;
   Weights weight, pos_weight;
@@ -296,7 +304,8 @@ constexpr ElementRow kElementLosses[] = {
      }},
 };
 
-/// `what`: "a target"
+/// Throws ConfigError unless `other` has the output's shape. `what` names it in the message, such
+/// as "a target".
 void RequireShapeOf(const at::Tensor& output, std::string_view loss, const char* what,
                     const at::Tensor& other) {
   if (other.sizes() == output.sizes()) return;
@@ -342,7 +351,9 @@ class ElementLoss : public TorchLoss {
 
 // ---- Losses of several outputs or targets
 
-/// Nix and Weigend, 1994. The gradient of a variance below eps is that of eps.
+/// Gaussian negative log-likelihood (Nix and Weigend, 1994) of outputs (mean, variance). A variance
+/// below eps is replaced by eps in the value and in the gradient, as in PyTorch: the clamp is not
+/// recorded.
 LossValue GaussianNll(const Tensors& output, const Tensors& target, const Args& args) {
   const at::Tensor& mean = output.at(0);
   RequireShapeOf(mean, "GaussianNLLLoss", "a target", target.at(0));
@@ -360,17 +371,20 @@ LossValue GaussianNll(const Tensors& output, const Tensors& target, const Args& 
   return {loss.sum(), static_cast<double>(loss.numel())};
 }
 
-/// Those within each row's length; a list has no others.
+/// The labels of all samples: of a row of a matrix only those within the row's length. A flat list
+/// has no padding.
 at::Tensor LabelsWithin(const at::Tensor& labels, const at::Tensor& lengths) {
   if (labels.dim() == 1) return labels;
   const at::Tensor ends = lengths.to(labels.device()).unsqueeze(1);
   return labels.masked_select(at::arange(labels.size(1), ends.options()).lt(ends));
 }
 
-/// Graves et al., 2006. For a mean, the loss of a sample is divided by the number of its labels.
+/// Connectionist temporal classification (Graves et al., 2006). Targets are labels, lengths of the
+/// outputs and lengths of the labels. For reduction="mean" the loss of a sample is divided by the
+/// number of its labels.
 LossValue Ctc(const Tensors& output, const Tensors& target, const Args& args) {
   const at::Tensor input_lengths = target.at(1).to(at::kLong), lengths = target.at(2).to(at::kLong);
-  // ATen takes them as places in memory without a look.
+  // ATen uses the labels as memory offsets without checking them.
   RequireIndices(LabelsWithin(target.at(0), lengths), output.at(0).size(2), "label", "classes");
   const at::Tensor losses =
       at::ctc_loss(output.at(0), target.at(0), input_lengths, lengths, args["blank"].as_int(),

@@ -1,6 +1,6 @@
-// Declarations of the losses. Their infer() takes the outputs, then the targets, mostly one of
-// each, and gives one scalar. It accepts the same shapes as engine/layers/losses.cc.
-// CheckLoss() adds to an error what the loss got.
+// Declarations of the losses. Their infer() takes the outputs followed by the targets, mostly one
+// of each, and returns one scalar. It accepts the same shapes as losses.cc. CheckLoss() adds to an
+// error which shapes the loss got.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -44,8 +44,9 @@ Shape Without(Shape shape, size_t dim) {
   return shape;
 }
 
-/// The dim of the output that holds the classes. Throws ShapeError if none fits, with the shapes of
-/// labels that would (`others` says what else the loss takes), and if two fit.
+/// The dim of the output that holds the classes. Throws ShapeError if two dims fit, or if none
+/// does. In the latter case the message names the shapes of labels that would fit, followed by
+/// `others`, the other targets that the loss takes.
 size_t ClassDim(const LayerSpec& spec, const TensorSpec& output, const TensorSpec& target,
                 std::string_view others) {
   const std::optional<int64_t> given = GivenClassDim(spec);
@@ -123,7 +124,9 @@ void ExpectWeightedTarget(const LayerSpec& spec, const TensorSpec& output,
 
 // ---- Losses of several outputs, or several targets
 
-/// `tensors`: what the loss takes, in words, as many as `least`; `more` after them are ignored.
+/// An infer() for losses of several outputs or targets. `least` is the number of tensors that the
+/// loss needs, and `tensors` names them in the message. Up to `more` further tensors are accepted
+/// and ignored.
 InferFunction Several(size_t least, size_t more, const char* tensors,
                       void (*rule)(const TensorSpecs& inputs)) {
   return [=](const LayerSpec&, const TensorSpecs& inputs, Script*) -> TensorSpecs {
@@ -136,7 +139,8 @@ InferFunction Several(size_t least, size_t more, const char* tensors,
   };
 }
 
-/// The output is means and variances. A variance may hold for all of the last dim, or of one dim.
+/// The tensors are means, variances and targets. The variances have the shape of the means, the
+/// same without the last dim, or size 1 in one dim, and are then shared along that dim.
 void ExpectGaussian(const TensorSpecs& inputs) {
   const TensorSpec &mean = inputs[0], &variance = inputs[1], &target = inputs[2];
   const auto refuse = [](const char* what, const Shape& shape) {

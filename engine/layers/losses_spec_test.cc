@@ -1,5 +1,5 @@
-// Tests which outputs and targets the declared losses take: the same as
-// engine/layers/losses.cc.
+// Tests which shapes of outputs and targets the declarations of the losses accept. They must be
+// those that losses.cc accepts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -388,8 +388,8 @@ Shape AnyOutput() {
   return *rc::gen::container<Shape>(static_cast<size_t>(dims), rc::gen::inRange<int64_t>(1, 4));
 }
 
-/// The rule, stated differently: without one of the dims that may hold the classes, the output has
-/// the labels' shape.
+/// States the rule in another way: if one of the dims that may hold the classes is removed, the
+/// output has the labels' shape.
 RC_GTEST_PROP(ClassLosses, LabelsLackOneDim, ()) {
   const Shape output = AnyOutput();
   const auto labels = *rc::gen::container<Shape>(

@@ -47,7 +47,8 @@ Mean MeanInPieces(Loss& loss, const at::Tensor& output, const at::Tensor& target
   return {sum / LossDivisor(weight), leaf.grad() / LossDivisor(weight)};
 }
 
-/// Compares with theirs(output, target), PyTorch's loss of the whole batch.
+/// Compares the loss and its gradient with theirs(output, target), PyTorch's loss of the whole
+/// batch.
 template <class Theirs>
 void ExpectEqual(Loss& loss, const at::Tensor& output, const at::Tensor& target, Theirs theirs) {
   const at::Tensor leaf = output.detach().clone().set_requires_grad(true);
@@ -201,7 +202,7 @@ TEST(KLDivLoss, IsPyTorchs) {
 
 // ---- losses of several tensors: the whole batch, and its micro-batches
 
-/// Splits all tensors along their dims of the batch.
+/// Samples begin..begin+n-1 of all tensors; `dims` are the tensors' batch dims.
 Tensors Rows(const Tensors& tensors, const std::vector<int64_t>& dims, int64_t begin, int64_t n) {
   Tensors rows;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -210,7 +211,8 @@ Tensors Rows(const Tensors& tensors, const std::vector<int64_t>& dims, int64_t b
   return rows;
 }
 
-/// Compares with PyTorch's loss of the whole batch. `dims`: where the outputs have the batch.
+/// Compares the loss and its gradients with PyTorch's loss of the whole batch. `dims` are the
+/// outputs' batch dims.
 void ExpectEqualOfSeveral(Loss& loss, const Tensors& outputs, const std::vector<int64_t>& dims,
                           const Tensors& targets,
                           const std::function<at::Tensor(const Tensors&)>& theirs) {
@@ -342,7 +344,7 @@ TEST(CrossEntropyLoss, TakesTheDimThatIsSaid) {
     EXPECT_EQ(loss->CountHits({square}, {square.argmax(dim)}).correct, 20);
     EXPECT_EQ(loss->CountHits({oblong}, {oblong.softmax(dim)}).correct, dim == 1 ? 20 : 15);
   }
-  // A dim in between, which only the script can say.
+  // The classes may also be in a dim in between, if the script says so.
   const at::Tensor four = Scores({5, 3, 4, 4});
   ExpectEqual(*with(2), four, at::arange(60).remainder(4).view({5, 3, 4}), TheirsWith(2));
 }

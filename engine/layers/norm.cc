@@ -39,7 +39,8 @@ class AffineLayer : public UnaryLayer {
  protected:
   std::optional<at::Tensor> weight() const { return ValueAt(0); }
   std::optional<at::Tensor> bias() const { return ValueAt(1); }
-  /// For kernels that take float32 beside half precision, but not on CUDA.
+  /// The weight or bias for x in half precision. ATen's CPU kernels take float32 parameters with
+  /// it; on CUDA they are converted to x's type.
   std::optional<at::Tensor> WeightFor(const at::Tensor& x) const { return For(x, weight()); }
   std::optional<at::Tensor> BiasFor(const at::Tensor& x) const { return For(x, bias()); }
 
@@ -139,8 +140,8 @@ class ChannelNorm : public AffineLayer {
       mean = buffers_[0].value;
       variance = buffers_[1].value;
     } else if (at::isReducedFloatingType(x.scalar_type())) {
-      // Statistics of the type that a pass which counts has. Without them ATen keeps the batch's in
-      // half precision, which gives other bits.
+      // Pass temporary statistics in the type that those of a counting pass have. Without any, ATen
+      // keeps the batch's statistics in half precision, which gives other bits.
       const at::ScalarType type = weight() ? weight()->scalar_type()
                                   : tracks ? buffers_[0].value.scalar_type()
                                            : at::kFloat;
@@ -148,7 +149,8 @@ class ChannelNorm : public AffineLayer {
       variance = at::ones_like(mean);
     }
     if (over_instances_) {
-      // ATen writes them, with other bits, even where it only reads.
+      // at::instance_norm writes the statistics back with other bits even if it only has to read
+      // them, so it gets copies.
       if (mean.defined() && !counts) {
         mean = mean.clone();
         variance = variance.clone();
@@ -166,8 +168,8 @@ class ChannelNorm : public AffineLayer {
   }
 
  private:
-  /// The weight of the new batch in the running statistics; without a momentum, that of a plain
-  /// average over all batches.
+  /// The weight of the new batch in the running statistics. Without a momentum it is 1 / n for the
+  /// n-th batch, which gives the plain average over all batches.
   double Momentum() const {
     if (!momentum_.is_null()) return momentum_.as_double();
     return 1.0 / static_cast<double>(buffers_[2].value.item<int64_t>());
@@ -188,8 +190,8 @@ class ChannelNorm : public AffineLayer {
   const Value momentum_;
 };
 
-/// The ends of a LayerNorm that is split along the sequence. The neighbours know the sequence's
-/// dim.
+/// The ends of a LayerNorm that is split along the sequence. If a neighbour works on parts, its
+/// shard says which dim is the sequence; otherwise it is SequenceDim().
 Ends NormEnds(const LayerSpec& spec, const std::shared_ptr<AxisComm>& axis) {
   if (!axis || SplitOf(spec).empty()) return {};
   const ShardDim known = spec.input_shard ? spec.input_shard : spec.output_shard;

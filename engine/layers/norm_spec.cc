@@ -45,7 +45,8 @@ double TrailingStatistics(const LayerSpec& spec, const Traced& x) {
   return x.elements() / static_cast<double>(Product(spec.Ints("normalized_shape")));
 }
 
-/// ATen composes it of operators: x * rsqrt(mean(x^2)), then the weight.
+/// The cost of RMSNorm, which ATen composes of several operators: x * rsqrt(mean(x^2) + eps), then
+/// the weight.
 std::vector<Traced> RmsNormCost(LayerTape& tape, const LayerSpec& spec,
                                 const std::vector<Traced>& inputs, const TensorSpecs&) {
   const Traced& x = inputs[0];
@@ -88,7 +89,7 @@ LayerType RmsNorm() {
                       "root mean square 1 over the last dims", RmsNormCost);
 }
 
-// ---- BatchNorm, InstanceNorm and GroupNorm: over what a channel, or a group of them, has
+// ---- BatchNorm, InstanceNorm and GroupNorm: over the elements of a channel, or of a group of them
 
 std::vector<ParameterSpec> ChannelNormParameters(const LayerSpec& spec) {
   const Shape shape = {spec.Int("num_features")};
@@ -103,7 +104,8 @@ std::vector<ParameterSpec> ChannelNormParameters(const LayerSpec& spec) {
   return specs;
 }
 
-/// (batch, features, and `dims` more). BatchNorm1d also takes (batch, features).
+/// The shape rule for inputs (batch, features, and `dims` more dims). BatchNorm1d also takes
+/// (batch, features).
 UnaryRule InferChannels(size_t dims) {
   return [dims](const LayerSpec& spec, const TensorSpec& input) {
     const int64_t features = spec.Int("num_features");
@@ -125,7 +127,8 @@ TensorSpec InferInstanceNorm(const UnaryRule& channels, const LayerSpec& spec,
   return output;
 }
 
-/// BatchNorm or InstanceNorm, whose defaults differ. `statistics` gives the number of means.
+/// The type of a BatchNorm or InstanceNorm. `by_default` is the default of affine and
+/// track_running_stats. `statistics` returns the number of means.
 LayerType ChannelNorm(const char* name, size_t dims, bool by_default, std::string help,
                       UnaryRule infer, double (*statistics)(const LayerSpec&, const Traced&)) {
   Field momentum = Field::Number("momentum", "share of a new batch; none = plain average");

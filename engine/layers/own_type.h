@@ -1,4 +1,4 @@
-// The type that a layer says for itself (its argument `dtype`), whatever the job's precision is.
+// OwnType(): a layer's own type (its argument `dtype`), which overrides the job's precision.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,10 @@
 
 namespace strata {
 
-/// The type that the layer keeps its parameters in and computes in; none = the job's. It takes its
-/// inputs in any floating type, and gives its outputs in the type of the first of them, or in the
-/// job's where no input is floating. So the type between two layers never depends on theirs.
+/// The type of the layer's parameters and computation; none = the job's. The layer takes inputs of
+/// any floating type. It returns outputs in the type of its first floating input, or in the job's
+/// type if no input is floating. So the types of tensors between layers do not depend on the
+/// layers' own types.
 std::optional<DType> OwnType(const LayerSpec& spec);
 
 }  // namespace strata

@@ -43,7 +43,7 @@ class Bilinear : public PairLayer {
   }
 };
 
-/// One call of ATen's.
+/// A layer of two tensors that is one call of ATen.
 template <at::Tensor (*call)(const at::Tensor& a, const at::Tensor& b, const Value& args)>
 class PairCall : public PairLayer {
  public:

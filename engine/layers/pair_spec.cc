@@ -91,7 +91,8 @@ TensorSpec InferDistance(const LayerSpec& spec, const TensorSpec& a, const Tenso
   return output;
 }
 
-/// Both inputs are kept, and the difference or the norms.
+/// The cost of a distance. The backward keeps both inputs and a tensor of their size (the
+/// difference).
 std::vector<Traced> DistanceCost(LayerTape& tape, const LayerSpec&,
                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   const Traced y = tape.Fresh(outputs[0]);

@@ -1,3 +1,7 @@
+// A list with parts differs from the script's list only in types: a divided layer stands there once
+// for each of its parts, with the type TYPE.PART and otherwise the same spec. So everything here is
+// derived from the types: the part's number, the range of a container's children, and the names of
+// cuts.
 #include "engine/layers/parts.h"
 
 #include <algorithm>
@@ -14,12 +18,14 @@ namespace {
 
 std::string_view WholeType(std::string_view type) { return type.substr(0, type.find('.')); }
 
-/// Names of a script's own are no numbers.
+/// True for a number. Names that scripts give to layers are never numbers, so such a name is an
+/// index that InParts() set.
 bool IsIndex(std::string_view name) {
   return !name.empty() && name.find_first_not_of("0123456789") == name.npos;
 }
 
-constexpr std::string_view kPart = ".part";  ///< behind the type of a container
+/// The ending of the type of a container's parts in the tables.
+constexpr std::string_view kPart = ".part";
 
 bool IsContainer(std::string_view type) {
   return std::ranges::any_of(PartTypes(), [&](const LayerType& part) {
@@ -27,7 +33,7 @@ bool IsContainer(std::string_view type) {
   });
 }
 
-/// Of a part of a container; none for other types.
+/// The number of a part of a container ("Residual.3"); none for other types.
 std::optional<int> NumberIn(std::string_view type) {
   const std::string_view whole = WholeType(type);
   if (type.size() != whole.size() + 2 || !IsIndex(type.substr(type.size() - 1)))
@@ -38,8 +44,10 @@ std::optional<int> NumberIn(std::string_view type) {
 bool IsPart(const LayerSpec& spec) { return !spec.scripted && PartNumber(spec.type) >= 0; }
 bool IsContinued(const LayerSpec& spec) { return !spec.scripted && PartNumber(spec.type) > 0; }
 
-/// Whether nothing keeps the layers behind this one, inside of a container, from being another
-/// part. A Residual's parts tell its input from a single tensor that goes from layer to layer.
+/// True if a part of a container may end with this child, so that the children after it form
+/// another part. It must not be scripted, tied or draw random numbers. In a Residual it must also
+/// give a single tensor, because the parts tell the Residual's input from the body's tensor by
+/// position.
 bool MayEndPart(const LayerSpec& child, bool of_residual) {
   if (child.scripted || !child.tied_key.empty() || MayDraw(child)) return false;
   const LayerType* type = FindLayerType(child.type);
@@ -48,7 +56,7 @@ bool MayEndPart(const LayerSpec& child, bool of_residual) {
       child.children, [&](const LayerSpec& inside) { return MayEndPart(inside, of_residual); });
 }
 
-/// The types of its parts; none where it has to stay whole.
+/// The types of the layer's parts; empty if it cannot be divided.
 std::vector<std::string> PartsOf(const LayerSpec& spec) {
   const bool is_bound = spec.has_scripted_forward() || spec.init.id >= 0 || OwnType(spec) ||
                         !spec.tied_key.empty() || IsPart(spec);

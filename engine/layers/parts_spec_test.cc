@@ -28,7 +28,7 @@ LayerSpec Holding(const char* type, std::vector<LayerSpec> layers, Value::Map na
 
 LayerSpec Square() { return Make("Linear", {4, 4}); }
 
-/// Two layers without parts around one of each type that has some.
+/// A list with one layer of each type that has parts, between two layers without parts.
 std::vector<LayerSpec> Layers() {
   return {Make("Linear", {6, 8}), Make("TransformerEncoderLayer", {8, 2}),
           Make("TransformerDecoderLayer", {8, 2}, {{"name", "dec"}}), Make("Linear", {8, 5})};
@@ -53,7 +53,7 @@ TEST(Parts, StandInTheListWithTheNamesOfTheWhole) {
   EXPECT_EQ(parts[3].ToString(), "TransformerDecoderLayer.attention(8, 2)");
 }
 
-/// Both kinds of containers, one with a name, and layers inside with and without.
+/// Both kinds of containers. One of them, and some of the layers inside, have names.
 std::vector<LayerSpec> Containers() {
   return {Square(),
           Holding("Residual", {Make("LayerNorm", {4}), Make("Linear", {4, 9}, {{"name", "up"}}),
@@ -126,7 +126,7 @@ TEST(PartRanges, OfAResidualEndWhereStatesAreGiven) {
               ElementsAre("0-1", "1-3"));
 }
 
-/// 4.10 would be 4.1.
+/// There are at most ten parts, because the number 4.10 would be read as 4.1.
 TEST(PartRanges, AreTenAtMost) {
   EXPECT_EQ(RangesOf("Sequential", std::vector<LayerSpec>(10, Square())).size(), 10u);
   EXPECT_THAT(
@@ -259,7 +259,7 @@ TEST(CutNames, SayWhatLiesBetween) {
   EXPECT_EQ(names.Range(2, 4, ".."), "1.1..2.0");
 }
 
-/// The input of a Residual goes from part to part, to be added by the last.
+/// Every part of a Residual passes the Residual's input on, and the last part adds it.
 TEST(Parts, OfAResidualPassItsInputOn) {
   const TensorSpecs input = {{{2, 4}}};
   const std::vector<LayerSpec> layers = {Containers()[1]};

@@ -1,4 +1,4 @@
-// Parts of layers (engine/layers/parts.h) have the whole's bits.
+// Tests that parts of layers (parts.h) compute the same bits as the whole layer.
 #include "engine/layers/parts.h"
 
 #include <ATen/core/grad_mode.h>
@@ -23,7 +23,7 @@ using testing::FlatBuffers;
 using testing::SameBits;
 using testing::TrainingPass;
 
-/// Which inputs behind the first there are.
+/// The inputs of a case: one sequence, also a memory, or also masks.
 enum class Given { kOne, kMemory, kMasks };
 
 struct Case {
@@ -91,8 +91,8 @@ class PartsTest : public ::testing::TestWithParam<Case> {
   }
 };
 
-/// A pass through the layers of a list and back. All draw as the first, each with a scope of its
-/// own where they are `apart`.
+/// Runs the layers of a list forward and backward. If they are `apart`, as on stages of their own,
+/// each has a RandomScope of its own with the same seed; otherwise all share one.
 struct Course {
   Course(const std::vector<Layer*>& layers, const Tensors& given, bool training,
          bool apart = true) {
@@ -125,7 +125,8 @@ std::unique_ptr<Layer> Build(const LayerSpec& spec) {
   return BuildLayer(spec, nullptr);
 }
 
-/// The parts of a layer, as a stage builds those that are neighbours, or as stages of their own do.
+/// The parts of a layer. With `draw_on` they are built in one RandomScope, as neighbours on one
+/// stage are; otherwise each is built in a scope of its own, as on different stages.
 struct Parts {
   Parts(const LayerSpec& whole, bool draw_on) {
     std::optional<RandomScope> draws;
@@ -143,7 +144,7 @@ struct Parts {
   std::vector<FlatBuffers> buffers;
 };
 
-/// Compares parameters, their gradients and buffers, once each.
+/// Compares all parameters, their gradients and all buffers; each must occur in exactly one part.
 void ExpectBitsOf(Layer& whole, const Parts& parts, const char* when) {
   size_t compared = 0;
   for (Layer* part : parts.chain) {
@@ -228,7 +229,7 @@ struct Container {
 
 void PrintTo(const Container& c, std::ostream* out) { *out << c.name; }
 
-/// Bodies that keep the shape of their input.
+/// Containers whose body keeps the shape of its input.
 std::vector<Container> Containers() {
   const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}}), square = Make("Linear", {8, 8});
   const LayerSpec up = Make("Linear", {8, 12}), down = Make("Linear", {12, 8});
@@ -275,14 +276,16 @@ TEST_P(ContainerPartsTest, HaveTheBitsOfTheWhole) {
 INSTANTIATE_TEST_SUITE_P(All, ContainerPartsTest, ::testing::ValuesIn(Containers()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-/// Between parts of a Sequential as many tensors go as between its layers.
+/// Parts of a Sequential pass on as many tensors as its layers do, such as a GRU's sequence and
+/// states.
 TEST(ContainerParts, PassStatesOn) {
   const auto cell = [](int in) { return Make("GRU", {in, 8}, {{"batch_first", true}}); };
   const auto input = [] { return Tensors{at::arange(48, at::kFloat).sin().view({2, 3, 8})}; };
   ExpectBitsOfTheWhole(Holding("Sequential", {Make("Linear", {8, 8}), cell(8), cell(8)}), 3, input);
 }
 
-/// A Residual's input may be several tensors, of which its first layer makes one.
+/// A Residual's input may be several tensors from which its first layer makes one. All of them are
+/// passed on.
 TEST(ContainerParts, OfAResidualKeepAllOfItsInput) {
   const LayerSpec pair = Make("CosineSimilarity", {2}), whole = Holding("Residual", {pair, pair});
   ASSERT_EQ(InParts({whole}, All).size(), 2u);
@@ -294,7 +297,8 @@ TEST(ContainerParts, OfAResidualKeepAllOfItsInput) {
   EXPECT_EQ(outputs[2].dim(), 2);
 }
 
-/// The input is added at the end: no layer of the body overwrites it, whoever may.
+/// The Residual's input is added at the end. So no layer of the body may overwrite it, even if the
+/// first part may overwrite its input.
 TEST(ContainerParts, OfAResidualLeaveItsInput) {
   const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}});
   for (const std::vector<LayerSpec>& body :
@@ -309,7 +313,7 @@ TEST(ContainerParts, OfAResidualLeaveItsInput) {
   }
 }
 
-/// What is made between two parts may be overwritten, as within the whole.
+/// The tensor between two parts may be overwritten, as it may be within the whole layer.
 TEST(ContainerParts, WorkInPlaceAsTheWholeDoes) {
   const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}});
   for (const char* type : {"Residual", "Sequential"}) {

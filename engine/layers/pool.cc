@@ -43,14 +43,14 @@ at::Tensor AvgPool(const at::Tensor& x, const Value& args) {
     const Value& given = args["divisor_override"];
     const auto divisor = given.is_null() ? std::nullopt : std::make_optional(given.as_int());
     const auto pool = dims == 2 ? at::avg_pool2d : at::avg_pool3d;
-    // On the CPU ATen's in 3 dims has no kernel for half types.
+    // On the CPU at::avg_pool3d has no kernel for half types.
     const bool widens = dims == 3 && x.is_cpu() && at::isReducedFloatingType(x.scalar_type());
     return pool(widens ? x.to(at::kFloat) : x, kernel, stride, padding, ceil_mode, pads, divisor)
         .to(x.scalar_type());
   }
 }
 
-/// A null in output_size keeps the input's size in that dim.
+/// The argument output_size, in which null means the input's size in that dim.
 std::vector<int64_t> AdaptiveSize(const at::Tensor& x, const Value& args) {
   const Value::List& sizes = args["output_size"].as_list();
   std::vector<int64_t> output;

@@ -1,4 +1,4 @@
-// Declarations of the pools, over the last dims of an input that may lack the channels.
+// Declarations of the pooling layers, over the last dims of (batch, channels, ...) or (batch, ...).
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -9,8 +9,8 @@
 namespace strata::layers {
 namespace {
 
-/// Completes the stride. Refuses padding that is too large for the window, which PyTorch refuses
-/// only when the layer runs.
+/// Sets a missing stride to kernel_size. Throws ConfigError for padding that is too large for the
+/// window, which PyTorch refuses only when the layer runs.
 void Finish(LayerSpec& spec) {
   if (spec.args["stride"].is_null()) spec.args.Set("stride", spec.args["kernel_size"]);
   const Shape padding = spec.Ints("padding"), kernel = spec.Ints("kernel_size");
@@ -38,8 +38,8 @@ int64_t PooledSize(int64_t size, int64_t window, int64_t stride, int64_t padding
   return ceil_mode && (pooled - 1) * stride >= size + padding ? pooled - 1 : pooled;
 }
 
-/// Pools over the last `dims` dims. `size` gives the size of an output dim from that of the input
-/// and the number of the dim among these.
+/// The output of a pool over the last `dims` dims. `size` maps the input's size of such a dim, and
+/// the number of the dim among them, to the output's size.
 TensorSpec Pooled(const TensorSpec& input, size_t dims,
                   const std::function<int64_t(int64_t, size_t)>& size) {
   if (input.shape.size() != dims + 1 && input.shape.size() != dims + 2) {
@@ -60,7 +60,7 @@ TensorSpec Infer(const LayerSpec& spec, const TensorSpec& input) {
                 [&, ceil_mode = spec.Bool("ceil_mode")](int64_t size, size_t d) {
                   int64_t pooled = PooledSize(size, window[d], stride[d], padding[d], ceil_mode);
                   if (spec.type == "AvgPool3d" && size < window[d])
-                    pooled = 0;  // ATen refuses it there only
+                    pooled = 0;  // ATen refuses a window larger than the input only here
                   if (pooled < 1)
                     RefuseShape(Str("room for a window of ", FormatShape(window)), input);
                   return pooled;
@@ -74,7 +74,7 @@ TensorSpec InferAdaptive(const LayerSpec& spec, const TensorSpec& input) {
   });
 }
 
-/// MaxPool also keeps the places of the maxima.
+/// The cost of a max pool. Its backward also keeps the indices of the maxima.
 std::vector<Traced> MaxPoolCost(LayerTape& tape, const LayerSpec& spec,
                                 const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   tape.Keep(tape.Fresh(TensorSpec{outputs[0].shape, DType::kInt64}));
@@ -88,10 +88,10 @@ std::vector<Traced> AdaptiveAvgPoolCost(LayerTape& tape, const LayerSpec& spec,
   return {ApplyAdaptiveMean(tape, inputs[0], outputs[0], dims)};
 }
 
-/// Whether some element is in several windows.
+/// True if windows may overlap, so that their gradients are added to the same element.
 bool SharesElements(const LayerSpec& spec) {
   if (!spec.args.Has("output_size")) return spec.args["stride"] != spec.args["kernel_size"];
-  // One window of everything shares none.
+  // A single window over everything does not overlap.
   return std::ranges::any_of(spec.args["output_size"].as_list(),
                              [](const Value& size) { return size != Value(1); });
 }

@@ -24,8 +24,9 @@
 namespace strata {
 namespace {
 
-/// Inputs: the sequence, and perhaps the states before it (hidden; of an LSTM, hidden and cell).
-/// Outputs: the sequence, and the states after it. States are (layers * directions, N, size).
+/// Inputs are the sequence and optionally the states before it (hidden; for an LSTM hidden and
+/// cell). Outputs are the sequence and the states after it. States are (layers * directions, N,
+/// size).
 class Recurrent : public Layer {
  public:
   Recurrent(const LayerSpec& spec, const BuildContext&)
@@ -45,16 +46,18 @@ class Recurrent : public Layer {
   }
 
   Tensors Forward(const Tensors& inputs, const Pass& pass) override {
-    // Where nothing records a graph, ATen's LSTM may round otherwise, and a forward that is
-    // recomputed would have other bits than the first.
+    // Without a graph ATen's LSTM may round differently. Then a forward that is recomputed with a
+    // graph would have other bits than the first forward. So in training autograd always records
+    // here, and the outputs are detached.
     const bool records = at::GradMode::is_enabled();
     const at::AutoGradMode recording(records || pass.training);
     CheckShapes(inputs);
     const Tensors states = States(inputs);
-    // ATen would draw from the default generator of the device, so dropout is ours. As in ATen, it
-    // meets (T, N, size).
+    // ATen would draw from the device's default generator, so ApplyDropout() is used. As in ATen it
+    // is applied to (T, N, size).
     const bool drops = pass.training && dropout_ > 0 && layers_ > 1;
-    // Of other layouts ATen chooses other products with a gradient than without, with other bits.
+    // For non-contiguous inputs ATen chooses other matrix products with a gradient than without,
+    // with other bits.
     const at::Tensor x = (batch_first_ ? inputs[0].transpose(0, 1) : inputs[0]).contiguous();
     Tensors outputs = drops ? LayerByLayer(x, states) : Run(x, states, 0, layers_, pass.training);
     if (batch_first_) outputs[0] = outputs[0].transpose(0, 1);
@@ -67,7 +70,7 @@ class Recurrent : public Layer {
  private:
   int64_t directions() const { return bidirectional_ ? 2 : 1; }
 
-  /// ATen's LSTM trusts them, and would read behind the tensors.
+  /// Checks the shapes of the inputs. ATen's LSTM does not, and would read beyond the tensors.
   void CheckShapes(const Tensors& inputs) const {
     const at::Tensor& x = inputs[0];
     const int64_t features = parameters_[0].value.size(1);
@@ -92,9 +95,10 @@ class Recurrent : public Layer {
     return states;
   }
 
-  /// `count` of the layers, from `first` on, whose states these are. The sequence is (T, N, size).
-  /// Half precision is computed in float32 on the CPU: there ATen asks whether CUDA can do it, and
-  /// so starts CUDA, behind which no rank can be forked.
+  /// Runs `count` layers, beginning with layer `first`. `states` are the states of these layers; x
+  /// is (T, N, size). Half precision is computed in float32 on the CPU: for half types ATen asks
+  /// whether CUDA could compute it, which initialises CUDA, and after that no rank process can be
+  /// forked.
   Tensors Run(const at::Tensor& x, const Tensors& states, int64_t first, int64_t count,
               bool training) const {
     const auto per_layer = static_cast<int64_t>(parameters_.size()) / layers_;
@@ -154,7 +158,7 @@ class Recurrent : public Layer {
   const double dropout_;
   const int64_t layers_;
   const int64_t hidden_;
-  int64_t output_;  // features of a cell's output: hidden_, or those that it is projected to
+  int64_t output_;  // features of a cell's output: hidden_, or an LSTM's proj_size
 };
 
 constexpr LayerEntry kLayers[] = {

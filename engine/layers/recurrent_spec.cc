@@ -7,12 +7,12 @@
 namespace strata::layers {
 namespace {
 
-/// How many gates a cell has, each with a row of weights for every hidden feature.
+/// The number of gates of a cell. Each gate has a row of weights for every hidden feature.
 int64_t Gates(const LayerSpec& spec) {
   return spec.type == "LSTM" ? 4 : spec.type == "GRU" ? 3 : 1;
 }
 
-/// Features that a cell gives: hidden_size, or what an LSTM projects it to.
+/// The number of features of a cell's output: hidden_size, or an LSTM's proj_size.
 int64_t OutputSize(const LayerSpec& spec) {
   const int64_t projected = spec.args.Has("proj_size") ? spec.Int("proj_size") : 0;
   return projected > 0 ? projected : spec.Int("hidden_size");
@@ -51,7 +51,8 @@ std::vector<ParameterSpec> Parameters(const LayerSpec& spec) {
   return specs;
 }
 
-/// A sequence, and perhaps the states before it. Gives the sequence and the states after it.
+/// The inputs are a sequence and optionally the states before it. The outputs are the sequence and
+/// the states after it.
 TensorSpecs Infer(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   const bool batch_first = spec.Bool("batch_first"), has_cell = spec.type == "LSTM";
   if (inputs.size() != 1 && inputs.size() != (has_cell ? 3u : 2u)) {
@@ -79,7 +80,8 @@ TensorSpecs Infer(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   return outputs;
 }
 
-/// A cell keeps, for each place, its gates, its state and what it read.
+/// The cost of a recurrent layer. For each position the backward keeps a cell's gates and its state
+/// (two numbers per hidden feature), and the input and output of every layer.
 std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
                          const TensorSpecs& outputs) {
   const auto gates = static_cast<double>(Gates(spec) * spec.Int("hidden_size"));

@@ -23,7 +23,7 @@ using UnaryRule = std::function<TensorSpec(const LayerSpec& spec, const TensorSp
 
 /// An infer() that requires exactly one tensor and applies the rule.
 InferFunction Unary(UnaryRule rule);
-/// The is_token_wise() of a layer that sees every token alone.
+/// A rule for LayerType::is_token_wise and the like that is true for every layer of a type.
 inline bool Always(const LayerSpec&) { return true; }
 /// The rule for an output that has the shape and dtype of the input.
 TensorSpec Same(const LayerSpec& spec, const TensorSpec& input);
@@ -38,11 +38,11 @@ void ExpectFloating(const TensorSpec& input);
 /// 3, height, width)".
 void ExpectDims(const TensorSpec& input, size_t dims, std::string_view layout);
 
-/// What messages and help call the spatial dims of 1d, 2d and 3d layers.
+/// The names of the spatial dims of 1d, 2d and 3d layers, for messages and help.
 struct SpatialNames {
   const char* words;    ///< "height, width"
   const char* letters;  ///< "H, W"
-  const char* primed;   ///< "H', W'", after the layer
+  const char* primed;   ///< "H', W'", for the output
 };
 const SpatialNames& Spatial(size_t dims);
 
@@ -57,8 +57,8 @@ inline Field Number(const char* name, double value, const char* help) {
   return Field::Number(name, help).Default(value);
 }
 
-/// The last two arguments of every PyTorch layer with parameters; the second one of all layers here
-/// (own_type.h).
+/// The arguments `device` and `dtype`, the last ones of every PyTorch layer with parameters. Here
+/// all layers of nn but containers have `dtype` (own_type.h).
 Field Device();
 Field OwnDType();
 
@@ -67,11 +67,12 @@ std::vector<ParameterSpec> Prefixed(std::string_view prefix, std::vector<Paramet
 /// Appends `more` to `specs`.
 void Append(std::vector<ParameterSpec>& specs, std::vector<ParameterSpec> more);
 
-/// How many layers stand one behind the other. Without a limit the parameters of a mistyped number
-/// would fill the memory before anything is said.
+/// An argument that counts layers in a stack, at most 10,000. Without the limit the parameter list
+/// of a mistyped number would fill the memory before any error appears.
 Field LayerCount(std::string name, std::string help);
 
-/// The argument `causal`, which PyTorch's layers do not have: attention sees earlier elements only.
+/// The argument `causal`, which PyTorch's layers do not have: an element attends to itself and to
+/// earlier elements only.
 Field Causal();
 
 /// Parameters that several families share.
@@ -86,8 +87,9 @@ void ShareAll(std::vector<ParameterSpec>& specs, Share share);
 /// has some of the heads.
 void ShareHeads(std::vector<ParameterSpec>& specs);
 
-/// The output of the layers that another layer runs. Throws ShapeError when its first one cannot
-/// take the input, and ConfigError that names both layers when two inside do not fit.
+/// The output shapes of the children that `spec` runs one after the other. Throws ShapeError if the
+/// first child cannot take the input, and a ConfigError that names both layers if two children do
+/// not fit each other.
 TensorSpecs InferInside(const LayerSpec& spec, const TensorSpecs& inputs, Script* script);
 
 /// A type that is Megatron-LM's name for `type` with a fixed split ("" for a loss). `fields` are

@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// What is known about micro-batch 0 of a data function. Shapes include the batch dim.
+/// What micro-batch 0 of a data function tells about its data. Shapes include the batch dim.
 struct FirstBatch {
   TensorSpecs input;
   TensorSpecs target;  ///< empty = none
@@ -21,13 +21,15 @@ struct FirstBatch {
   std::vector<int64_t> labels;
 };
 
-/// What a scripted layer's passes were seen to allocate, in bytes as the allocator takes them.
+/// The memory that the passes of a scripted layer allocated in a trial, in bytes as the allocator
+/// takes them.
 struct LayerMemory {
-  bool keeps_input = false;   ///< the graph holds it from the forward to the backward
-  bool keeps_output = false;  ///< likewise
+  bool keeps_input = false;   ///< the graph holds the input from the forward to the backward
+  bool keeps_output = false;  ///< the graph holds the output likewise
   bool passes_input = false;  ///< the output is the input, or a view of it
-  int64_t kept = 0;           ///< beside both
-  // At the highest, beside what is kept, the output, and in the backward both gradients:
+  int64_t kept = 0;           ///< bytes that the graph holds in addition to input and output
+  // The peaks of additional memory, without what is kept, the output and, in the backward, the
+  // gradients of input and output:
   int64_t forward_scratch = 0;
   int64_t backward_scratch = 0;
 };
@@ -43,8 +45,8 @@ class Script {
   /// schedule). Several results are returned as a list, one result as itself, none as null.
   virtual Value Call(const FunctionRef& function, const Value::List& arguments) = 0;
 
-  /// The same for a callback of a training, which may take as long as it likes: the limit of time
-  /// is for scripts before any training.
+  /// The same as Call() for a callback during training, without a time limit. The limit applies to
+  /// scripts before training only.
   virtual Value CallInTraining(const FunctionRef& function, const Value::List& arguments) {
     return Call(function, arguments);
   }
@@ -53,8 +55,8 @@ class Script {
   /// function on zeros, so it may load LibTorch.
   virtual TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) = 0;
 
-  /// Runs a scripted layer forward and backward on zeros of these shapes, and counts what it
-  /// allocates; once for each layer and shapes. None where no tensors can be had.
+  /// Runs a scripted layer forward and backward on zeros of these shapes, and measures what it
+  /// allocates; once for each layer and shapes. Returns none if the script cannot make tensors.
   virtual std::optional<LayerMemory> MeasureMemory(const LayerSpec& /*layer*/,
                                                    const TensorSpecs& /*inputs*/) {
     return std::nullopt;
@@ -63,7 +65,7 @@ class Script {
   /// Calls a data function for micro-batch 0, so it may load LibTorch.
   virtual FirstBatch InferData(const FunctionRef& function, int64_t job_seed) = 0;
 
-  /// Runs a scripted loss on zeros, to see that it works. Throws when it fails.
+  /// Runs a scripted loss on zeros to check that it works. Throws if it fails.
   virtual void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
                        const TensorSpecs& target) = 0;
 };

@@ -1,5 +1,5 @@
-// Tests the shape rules at their limits: for each layer, inputs that it takes with the output, and
-// inputs that it refuses with the message.
+// Tests the shape rules at their limits. For each layer there are inputs that it takes, with the
+// output, and inputs that it refuses, with the message.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -41,7 +41,8 @@ T Constant(const T& x, const Args& a) {
   return at::pad(x, a["padding"].as_ints(), "constant", a["value"].as_double());
 }
 
-/// What at::upsample_* take: the sizes of the output, or the factors that give them.
+/// The arguments of at::upsample_*: the sizes of the output, or the scale factors that determine
+/// them.
 struct Target {
   Ints sizes;
   std::optional<std::vector<double>> factors;  ///< the scale is computed from them, not from sizes
@@ -99,8 +100,8 @@ T Unfold(const T& x, const Args& a) {
                     a["stride"].as_ints());
 }
 
-/// at::col2im makes its result in memory of the windows' size, which would stay as long as the
-/// image.
+/// The image that windows add up to. at::col2im allocates its result with the size of the windows,
+/// which would live as long as the image; so the image is copied to memory of its own size.
 T Fold(const T& x, const Args& a) {
   const T image =
       at::col2im(x, a["output_size"].as_ints(), a["kernel_size"].as_ints(), a["dilation"].as_ints(),

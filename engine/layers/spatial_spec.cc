@@ -12,7 +12,8 @@
 namespace strata::layers {
 namespace {
 
-/// A layer that is one call, whose backward needs no more than the shapes unless it `keeps`.
+/// The type of a layer that is one call of ATen. Its backward needs only shapes, unless `keeps`
+/// says otherwise.
 LayerType OneCall(std::string name, FieldTable fields, std::string help, std::string shapes,
                   UnaryRule infer, Keeps keeps = Keeps::kNothing) {
   return {.name = std::move(name),
@@ -30,7 +31,8 @@ struct PaddingKind {
   const char* name;
   const char* help;
   bool takes_all = false;  ///< any dtype, more dims, and negative padding, which cuts off
-  /// The most padding of a dim, which reflected and circular padding has values for.
+  /// The largest padding for a dim of this size: reflected and circular padding run out of values.
+  /// Null = no limit.
   int64_t (*most)(int64_t size) = nullptr;
 };
 
@@ -44,7 +46,8 @@ constexpr PaddingKind kPaddings[] = {
      [](int64_t size) { return size; }},
 };
 
-/// `padding` has two numbers for each dim, from the last dim on.
+/// The output's shape. The argument `padding` has two numbers for each dim (before, behind),
+/// beginning with the last dim.
 TensorSpec InferPadding(const PaddingKind& kind, const LayerSpec& spec, const TensorSpec& input) {
   const Shape padding = spec.Ints("padding");
   const size_t dims = padding.size() / 2, all = input.shape.size();
@@ -78,7 +81,7 @@ LayerType Padding(const PaddingKind& kind, int dims) {
     fields.push_back(Field::Number("value", "what the padding holds"));
   }
   const auto& names = Spatial(static_cast<size_t>(dims));
-  // The others are made of copies.
+  // The other kinds of padding have no kernel of their own; ATen composes them of copies.
   const bool has_kernel = !kind.takes_all && kind.name != std::string_view("CircularPad");
   LayerType type = OneCall(
       Str(kind.name, dims, "d"), std::move(fields), kind.help,
@@ -91,14 +94,15 @@ LayerType Padding(const PaddingKind& kind, int dims) {
 
 // ---- Upsample
 
-/// How many spatial dims a mode takes; 0 = 1 to 3.
+/// The number of spatial dims that a mode of Upsample takes; 0 = any from 1 to 3.
 size_t DimsOfMode(const std::string& mode) {
   if (mode == "linear") return 1;
   if (mode == "trilinear") return 3;
   return mode == "bilinear" || mode == "bicubic" ? 2 : 0;
 }
 
-/// One number, or one for each spatial dim, as a list; refuses what is neither.
+/// Makes scale_factor a list of numbers, from one number or a list of them. Throws ConfigError for
+/// anything else.
 void FinishScale(LayerSpec& spec) {
   const Value given = spec.args["scale_factor"];
   if (given.is_null()) return;
@@ -165,7 +169,8 @@ TensorSpec InferUpsample(const LayerSpec& spec, const TensorSpec& input) {
   return output;
 }
 
-/// "area" is a mean of windows, the other modes read no more than shapes in the backward.
+/// The cost of Upsample. The mode "area" is a mean over windows; the backward of the other modes
+/// reads only shapes.
 std::vector<Traced> UpsampleCost(LayerTape& tape, const LayerSpec& spec,
                                  const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   if (spec.args["mode"] != Value("area")) return CallCost()(tape, spec, inputs, outputs);
@@ -196,7 +201,8 @@ LayerType Upsample() {
 
 // ---- PixelShuffle and its reverse
 
-/// `factor`: the argument. Up: channels become pixels; else pixels become channels.
+/// The output's shape of PixelShuffle (`up`: channels become pixels) or PixelUnshuffle (pixels
+/// become channels). `factor` is the name of the argument.
 TensorSpec InferShuffle(const char* factor, bool up, const LayerSpec& spec,
                         const TensorSpec& input) {
   if (input.shape.size() < 4) RefuseShape("(batch, channels, height, width)", input);
@@ -225,7 +231,7 @@ LayerType Shuffle(std::string name, const char* factor, bool up, std::string hel
 
 // ---- Unfold and Fold
 
-/// How many windows lie in an image of these sizes; none where one does not fit.
+/// The number of windows in an image of these sizes (height, width); none if no window fits.
 std::optional<int64_t> Windows(const LayerSpec& spec, const Shape& sizes) {
   const Shape kernel = spec.Ints("kernel_size"), stride = spec.Ints("stride");
   const Shape padding = spec.Ints("padding"), dilation = spec.Ints("dilation");
@@ -270,7 +276,8 @@ FieldTable WindowFields() {
           Field::Size("stride", 2, "step of the window").AtLeast(1).Default(1)};
 }
 
-/// at::col2im makes an image in memory as large as the windows', which the layer copies.
+/// The cost of Fold. at::col2im allocates its image with the size of the windows, and the layer
+/// copies it to memory of its own.
 std::vector<Traced> FoldCost(LayerTape& tape, const LayerSpec& spec,
                              const std::vector<Traced>& inputs, const TensorSpecs& outputs) {
   std::vector<Traced> image = CallCost()(tape, spec, inputs, outputs);

@@ -1,3 +1,11 @@
+// CheckSplits() and LayOut().
+//
+// CheckSplits() walks through the layers, and the layers inside them, and checks every size that
+// the ranks share. LayOut() decides where a tensor stays in parts between two layers. It walks
+// along the chain once. Each layer offers its output in parts along a dim (Offer()) or not at all.
+// The offer is accepted if the next layer, past element-wise ones, can take such parts (Takes()),
+// or if that is the loss. Element-wise layers pass the parts on. Everywhere else the layer's
+// crossings make the tensor whole.
 #include "engine/layers/split.h"
 
 #include <algorithm>
@@ -56,8 +64,9 @@ void CheckSplit(const LayerSpec& spec, int ranks) {
 
 void CheckSequence(const LayerSpec& spec, const TensorSpecs& inputs, int ranks) {
   const int dim = SequenceDim(spec);
-  const Value* normalized = spec.args.Find("normalized_shape");  // of a LayerNorm, the last dims
-  const size_t sequences = spec.type == "TransformerDecoderLayer" ? 2 : 1;  // before the masks
+  const Value* normalized = spec.args.Find("normalized_shape");  // of a LayerNorm: the last dims
+  // The inputs are sequences, followed by masks.
+  const size_t sequences = spec.type == "TransformerDecoderLayer" ? 2 : 1;
   for (const TensorSpec& input : std::span(inputs).first(std::min(sequences, inputs.size()))) {
     const size_t dims = input.shape.size();
     if (dims < 3) {
@@ -77,18 +86,20 @@ bool HasSequence(const LayerSpec& spec) {
   return SplitOf(spec) == "sequence" || std::ranges::any_of(spec.children, HasSequence);
 }
 
-/// What the first of its own layers takes, where they run one after the other and one shares the
-/// sequence. What others do with the layers inside them, their shapes do not tell.
+/// The inputs of a container's first child, if a child is split along the sequence (only then they
+/// are needed). None if they are unknown: a layer that is not a container may pass anything to the
+/// layers inside it.
 std::optional<TensorSpecs> InputsInside(const LayerSpec& spec, const TensorSpecs* inputs) {
   const LayerType* type = spec.has_scripted_forward() ? nullptr : FindLayerType(spec.type);
   if (!inputs || !type || !type->holds_layers || !HasSequence(spec)) return std::nullopt;
-  // A later part of a Residual takes the input of the whole first.
+  // Every part of a Residual but the first takes the Residual's input as well, before the body's
+  // tensor.
   const bool takes_both = TableName(spec.type) == "Residual.part" && RangeOf(spec).begin > 0;
   return takes_both ? TensorSpecs{inputs->back()} : *inputs;
 }
 
-/// Checks a layer and the layers inside it. `inputs`: null where they are not known. True when one
-/// of them is split.
+/// Checks a layer and the layers inside it. `inputs` is null if they are unknown. Returns true if
+/// one of these layers is split.
 bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks, Script* script) {
   bool any = !SplitOf(spec).empty();
   if (any) CheckSplit(spec, ranks);
@@ -101,14 +112,15 @@ bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks, Scri
   return any;
 }
 
-/// What a rank has of a tied tensor.
+/// How a rank holds a tied tensor.
 struct TiedPart {
   std::optional<Share> share;
-  bool learns_of_part = false;  ///< whole, but its gradient is of the rank's part of the sequence
+  /// True if each rank has the whole tensor, but a gradient of its part of the sequence only.
+  bool learns_of_part = false;
   bool operator==(const TiedPart&) const = default;
 };
 
-/// Of the layer's tied tensors, in the order of its option `weight`.
+/// The TiedPart of each of the layer's tied tensors, in the order of its option `weight`.
 std::vector<TiedPart> TiedParts(const LayerSpec& spec) {
   std::vector<TiedPart> parts;
   for (const std::string& name : spec.tied_weights) {
@@ -121,8 +133,10 @@ std::vector<TiedPart> TiedParts(const LayerSpec& spec) {
   return parts;
 }
 
-/// Checks that all uses of a tied tensor are cut into the same parts, and have gradients of as
-/// much: those of parts are summed over the ranks, with what the other uses add to them.
+/// Throws ConfigError unless all uses of a tied tensor are shared in the same way, and either all
+/// or none have gradients of a part of the sequence. Such gradients are summed over the ranks,
+/// together with what the other uses add to them; so whole gradients would be counted several
+/// times.
 void CheckTies(const std::vector<LayerSpec>& layers) {
   std::map<std::string, const LayerSpec*> first;
   for (const LayerSpec& layer : layers) {
@@ -137,7 +151,7 @@ void CheckTies(const std::vector<LayerSpec>& layers) {
 
 // Layout
 
-/// True when the layer has this optional argument of Linear, with this value.
+/// True if the layer has this optional argument of Linear with this value.
 bool Says(const LayerSpec& spec, const char* argument, bool value) {
   const Value* said = spec.scripted ? nullptr : spec.args.Find(argument);
   return said && *said == Value(value);
@@ -176,8 +190,8 @@ void CheckDemands(const LayerSpec& layer) {
   }
 }
 
-/// What a script does between the layers inside one of its own, nobody knows: each is laid out
-/// alone.
+/// Lays out the layers inside `layer`. The children of a container form a chain. It is unknown what
+/// a scripted layer does between the layers inside it, so each of those is laid out alone.
 void LayOutInside(LayerSpec& layer) {
   if (!layer.scripted) {
     layer.children = LayOut(layer.children, false);

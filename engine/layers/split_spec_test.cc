@@ -23,8 +23,8 @@ LayerSpec Encoder(const char* split, bool batch_first = true) {
 
 std::string Show(ShardDim dim) { return dim ? std::to_string(*dim) : "whole"; }
 
-/// What each layer takes and gives, as "whole>-1": it takes whole tensors and gives parts of the
-/// last dim.
+/// How each layer takes its input and gives its output: "whole>-1" takes whole tensors and gives
+/// parts of the last dim.
 std::vector<std::string> Layouts(const std::vector<LayerSpec>& layers, bool loss = false) {
   std::vector<std::string> shown;
   for (const LayerSpec& layer : LayOut(layers, loss)) {
@@ -35,7 +35,7 @@ std::vector<std::string> Layouts(const std::vector<LayerSpec>& layers, bool loss
 
 // Shares
 
-/// "weight 0/1": dim 0, one block.
+/// The shares of the layer's parameters as text: "weight 0/1" is shared along dim 0, in one block.
 std::vector<std::string> Shares(const LayerSpec& spec) {
   std::vector<std::string> shown;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {

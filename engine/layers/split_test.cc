@@ -52,8 +52,8 @@ struct Seen {
   Tensors initial, outputs, input_grads, grads;
 };
 
-/// Trains on two micro-batches. In the result every tensor is whole: shares are joined and partial
-/// gradients are summed.
+/// Trains the layer on two micro-batches. In the result every tensor is whole: shares are joined
+/// and partial gradients are summed.
 Seen Train(const LayerSpec& spec, const Tensors& inputs, bool deferred,
            const std::shared_ptr<AxisComm>& axis) {
   std::unique_ptr<Layer> layer;
@@ -168,7 +168,7 @@ std::vector<SplitCase> Cases() {
       {"batch_first", true}, {"norm_first", true}, {"activation", "gelu"}, {"causal", true}};
   const auto batch_first = Value::Map{{"batch_first", true}};
   at::Tensor padding = at::zeros({4, 8}, at::kBool);
-  padding[1].narrow(0, 0, 2).fill_(true);  // on the left: where `causal`, two queries see nothing
+  padding[1].narrow(0, 0, 2).fill_(true);  // on the left: if causal, two queries see no key
   return {
       {"column", Linear(8, 12, "column"), {rows}},
       {"column_without_bias", Linear(8, 12, "column", false), {rows}},
@@ -270,7 +270,7 @@ INSTANTIATE_TEST_SUITE_P(All, SplitLayerTest,
                            return Str(std::get<0>(info.param).name, "_", std::get<1>(info.param));
                          });
 
-// What the shares are
+// Shares of parameters
 
 TEST(ShareTest, BlocksAreSharedEach) {
   const at::Tensor whole = at::arange(12).view({12, 1});
@@ -381,7 +381,7 @@ LossSeen Compute(const LayerSpec& spec, const at::Tensor& logits, const at::Tens
 }
 
 TEST(SharedLossTest, IsTheLossOfTheWholeOutput) {
-  // Of many tokens the exponentials overflow.
+  // The logits of `tokens` are so large that exp() would overflow without the maximum subtracted.
   const at::Tensor rows = Normal({6, 8}, 1), tokens = Normal({3, 5, 8}, 2).mul(100);
   at::Tensor some_ignored = Tokens({3, 5}, 8);
   some_ignored[1][2] = -100;

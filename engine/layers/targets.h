@@ -1,4 +1,5 @@
-// Losses of several targets, or of none.
+// Checks of a loss's output and targets: which losses take several targets or none, which targets
+// are labels, and which dim of the output holds the classes.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +40,13 @@ bool AreLabels(const TensorSpec& target);
 ///   output (N, d1, ..., C), labels (N, d1, ...)    the last dim: a row of scores for each token
 ///
 /// Returns no dim if nothing fits, and two dims if the shapes do not decide, as for 6 tokens and 6
-/// classes. Then nothing else decides either: layers may fix the length of either dim, so whoever
-/// calls this has to refuse.
+/// classes. Nothing else decides in that case, since layers may fix the length of either dim. So
+/// the caller must refuse it.
 std::vector<int> FittingClassDims(std::span<const int64_t> output, std::span<const int64_t> target,
                                   bool are_labels, std::optional<int64_t> given);
 
 /// The dim of the classes that planning has found (LayerSpec::class_dim), else the loss's argument
-/// class_dim, which may be negative. None if neither is there.
+/// class_dim, which may be negative. None if neither is set.
 std::optional<int64_t> GivenClassDim(const LayerSpec& loss);
 
 /// The error for two dims that fit: both readings, and what the script has to say. `output` and

@@ -69,7 +69,7 @@ inline std::vector<at::Tensor> Grads(Layer& layer) {
   return grads;
 }
 
-/// A pass of training that collects weight gradients.
+/// Options of a training pass that collects weight gradients.
 inline Pass TrainingPass() {
   Pass pass;
   pass.weight_gradients = std::make_shared<WeightGradients>();

@@ -7,8 +7,8 @@
 
 namespace strata {
 
-/// Answers each call with `answer` and keeps what it was asked. Its layers keep the shapes of their
-/// inputs; its data are none.
+/// A Script that answers each call with `answer` and records the last function and its arguments.
+/// The outputs of its layers have the shapes of the inputs; it has no data.
 struct AnsweringScript : Script {
   explicit AnsweringScript(Value answer = {}) : answer(std::move(answer)) {}
 

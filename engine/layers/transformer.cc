@@ -1,6 +1,6 @@
 // TransformerEncoderLayer and TransformerDecoderLayer: blocks (attention, feed-forward) that have a
-// residual connection and a norm around them. A block can be a layer alone (parts.h). And
-// Transformer, which is a stack of each.
+// residual connection and a norm around them. Attention and feed-forward block can also be layers
+// of their own (parts.h). And Transformer, which is a stack of each kind of layer.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -32,10 +32,12 @@ namespace {
 
 /// The base of both layers and of their parts. The layers inside are constructed in PyTorch's order
 /// (attentions, linear1, linear2, norms), which is also the order of initial draws and of
-/// parameters. A part also constructs those before its own, unless they have been drawn before it.
+/// parameters. A part also constructs, and drops, the layers of the other parts, unless something
+/// was drawn already: then the part before it was built in the same RandomScope.
 class TransformerLayer : public CompositeLayer {
  public:
-  /// Of the inputs, there are as many sequences as attentions, then masks (inputs.h).
+  /// `attentions` are the names of the attention layers. The inputs are as many sequences as there
+  /// are attentions, followed by masks (inputs.h).
   TransformerLayer(const LayerSpec& spec, const BuildContext& context,
                    const std::vector<std::string>& attentions)
       : ends_(LayerEnds(spec, context.axis)),
@@ -91,7 +93,8 @@ class TransformerLayer : public CompositeLayer {
 
   using Block = std::function<at::Tensor(const at::Tensor&)>;
 
-  /// x + block(norm(x)) with norm_first, else norm(x + block(x)). `number` counts the blocks.
+  /// Computes x + dropout(block(norm(x))) with norm_first, else norm(x + dropout(block(x))).
+  /// `number` is the number of the block, from 0 on.
   at::Tensor Around(size_t number, const at::Tensor& x, const Pass& pass, const Block& block) {
     const auto norm = [&](const at::Tensor& t) { return norms_[number]->Forward({t}, pass)[0]; };
     const auto drop = [&](const at::Tensor& t) { return Dropped(t, pass); };
@@ -114,14 +117,16 @@ class TransformerLayer : public CompositeLayer {
     });
   }
 
-  /// Draws what an attention of `x` to a sequence of `length` draws before a part behind it.
+  /// Draws and drops the random numbers that an attention of `x` to a sequence of `length` tokens
+  /// draws. A later part calls it so that its own numbers are those of the whole layer.
   void SkipAttention(const at::Tensor& x, int64_t length, const Pass& pass) {
     if (!pass.training || dropout_ == 0) return;
     if (SplitsDraws(x, block_.axis.get())) {
       SplitSeed(x.device());
     } else {
       const int64_t batch = x.size(batch_first_ ? 0 : 1);
-      const at::TensorOptions wide = x.options().dtype(at::kFloat);  // as the scores elsewhere
+      // On devices other than the CPU the scores are float32.
+      const at::TensorOptions wide = x.options().dtype(at::kFloat);
       ApplyDropout(at::empty({batch, heads_, Length(x), length}, x.is_cpu() ? x.options() : wide),
                    dropout_, /*training=*/true);
     }
@@ -171,7 +176,8 @@ class TransformerLayer : public CompositeLayer {
   const bool causal_;
   const bool batch_first_;
   const int64_t heads_;
-  std::vector<MultiheadAttention*> attentions_;  // those that are no part are null, as below
+  // The layers that belong to another part are null.
+  std::vector<MultiheadAttention*> attentions_;
   Layer* linear1_;
   Layer* linear2_;
   std::vector<Layer*> norms_;
@@ -214,8 +220,9 @@ class TransformerDecoderLayer : public TransformerLayer {
   }
 };
 
-// ---- The parts. Where the attentions are elsewhere, the feed-forward block draws first, and
-// drops, what they draw.
+// ---- The parts. If nothing has been drawn from the scope of this layer, the attentions run in
+// another part. Then the feed-forward block first draws their numbers and drops them
+// (SkipAttention()).
 
 class EncoderAttention : public TransformerEncoderLayer {
  public:
@@ -238,7 +245,8 @@ class EncoderFeedForward : public TransformerEncoderLayer {
   }
 };
 
-/// Behind a memory, a second output tells its length.
+/// With a memory there is a second output, whose size is the length of the memory: the feed-forward
+/// block needs it to skip the draws of the attention to the memory.
 class DecoderAttention : public TransformerDecoderLayer {
  public:
   using TransformerDecoderLayer::TransformerDecoderLayer;
@@ -267,7 +275,7 @@ class DecoderFeedForward : public TransformerDecoderLayer {
   }
 };
 
-/// An encoder, and a decoder that sees its output.
+/// An encoder, and a decoder that attends to the encoder's output.
 class Transformer : public CompositeLayer {
  public:
   Transformer(const LayerSpec& spec, const BuildContext& context) {
@@ -277,15 +285,16 @@ class Transformer : public CompositeLayer {
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
-  /// Source and target, then masks (inputs.h); those that are left out are undefined.
+  /// The inputs are source and target, followed by masks (inputs.h); a mask that is left out is
+  /// undefined.
   Tensors Forward(const Tensors& inputs, const Pass& pass) override {
     const at::Tensor memory = encoder_->Forward(EncoderInputs(inputs), pass)[0];
     return decoder_->Forward(DecoderInputs(inputs, memory), pass);
   }
 
  private:
-  /// As PyTorch's _reset_parameters(), behind the draws of the layers. `declared`: the parameters,
-  /// whole.
+  /// Draws all matrices again, after the layers have drawn theirs, as PyTorch's _reset_parameters()
+  /// does. `declared` are the specs of the whole parameters.
   void DrawMatrices(const std::vector<ParameterSpec>& declared, const AxisComm* axis) {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < declared.size(); ++i) {

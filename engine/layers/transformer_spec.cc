@@ -48,8 +48,8 @@ TensorSpec InferSequence(const LayerSpec& spec, const TensorSpec& input) {
   return input;
 }
 
-/// Checks the masks `inputs[padding]` and `inputs[mask]`, where they are there, of attention from
-/// one sequence to another.
+/// Checks the masks `inputs[padding]` and `inputs[mask]`, if they are given, of an attention from
+/// `queries` to `keys`. `of` begins their names.
 void ExpectMasks(const LayerSpec& spec, const TensorSpecs& inputs, const std::string& of,
                  size_t padding, size_t mask, const TensorSpec& queries, const TensorSpec& keys) {
   const size_t batch = spec.Bool("batch_first") ? 0 : 1;
@@ -72,7 +72,8 @@ TensorSpecs InferEncoder(const LayerSpec& spec, const TensorSpecs& inputs, Scrip
   return {inputs[0]};
 }
 
-/// The inputs are one tensor, or a target and a memory with the same batch, and perhaps masks.
+/// The inputs are one tensor, or a target and a memory with the same batch, optionally followed by
+/// masks.
 TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Script*) {
   if (inputs.empty() || inputs.size() > 6) {
     throw ShapeError(
@@ -92,7 +93,7 @@ TensorSpecs InferDecoder(const LayerSpec& spec, const TensorSpecs& inputs, Scrip
 
 constexpr const char* kDecoder = "TransformerDecoderLayer";
 
-/// Blocks with their norms, dropout and residual connections.
+/// Records the cost of the blocks with their norms, dropout and residual connections.
 class TransformerCost {
  public:
   TransformerCost(LayerTape& tape, const LayerSpec& spec)
@@ -125,7 +126,7 @@ class TransformerCost {
   }
 
  private:
-  /// To the rank's part of the sequence, and back.
+  /// Enter() and Leave(): from the whole sequence to this rank's part of it, and back.
   Traced Enter(const Traced& x) {
     if (sequence_parts_ == 1 || x.parts > 1) return x;
     tape_.Cross(0, tape_.Gathered(x.bytes()));
@@ -138,10 +139,10 @@ class TransformerCost {
     return whole;
   }
 
-  /// What a block works on: the whole sequence.
+  /// The whole sequence, on which a block works.
   Traced Gather(const Traced& x) { return sequence_parts_ == 1 ? x : tape_.Fresh(x.spec); }
 
-  /// A sum over the ranks at the end of a block's forward, and one at the beginning's backward.
+  /// A sum over the ranks at the end of a block's forward, and one at the end of its backward.
   void CrossBlock(const Traced& x) {
     if (!is_split_) return;
     const double bytes = static_cast<double>(x.spec.bytes());
@@ -175,12 +176,13 @@ class TransformerCost {
     CrossBlock(x);
     const Traced inner = ApplyLinear(tape_, spec_, Gather(x), sizes_.width, hidden);
     const bool is_relu = spec_.args["activation"] == Value("relu");
-    // Its gradient, while all is kept; behind a ReLU alone also that of the ReLU's output, for the
-    // second linear layer, whose backward is over, has kept nothing but that output.
+    // The backward's peak holds the gradient of `inner` while all kept tensors still exist. For a
+    // ReLU without dropout it also holds the gradient of the ReLU's output: the second linear
+    // layer, whose backward is over, kept only that output, so its backward has freed nothing.
     tape_.Scratch(0, (is_relu && dropout_ == 0 ? 2 : 1) * inner.bytes());
     const Traced active =
         is_relu && dropout_ > 0
-            ? ApplyDropout(tape_, inner, dropout_)  // one pass, that keeps the factors of both
+            ? ApplyDropout(tape_, inner, dropout_)  // DroppedRelu() keeps one tensor for both
             : ApplyDropout(tape_, Apply(tape_, inner, /*keeps_output=*/is_relu), dropout_);
     return Scattered(ApplyLinear(tape_, spec_, active, hidden, sizes_.width), x);
   }
@@ -291,8 +293,9 @@ std::vector<Traced> CostOfTransformer(LayerTape& tape, const LayerSpec& spec,
   return TraceLayer(tape, spec.children[1], DecoderInputs(inputs, memory[0]), outputs);
 }
 
-/// A stack of the layers that its arguments describe, and a norm. Errors tell the place of the
-/// whole.
+/// Makes the encoder or decoder (`part`) of a Transformer: a stack of the layers that the
+/// Transformer's arguments describe, and a norm. It has no script position, so errors show that of
+/// the Transformer.
 LayerSpec StackOf(const LayerSpec& whole, std::string_view part, const std::string& type) {
   Value::Map args;
   for (const Field& field : Fields()) {
@@ -351,7 +354,7 @@ LayerType WholeTransformer() {
 
 // ---- Parts (parts.h): the attentions, and the feed-forward block
 
-/// Whether a parameter is the feed-forward block's, which has the last norm.
+/// True if the parameter belongs to the feed-forward block, which has the last norm.
 bool IsOfFeedForward(const std::string& parameter, bool is_decoder) {
   return parameter.starts_with("linear") || parameter.starts_with(is_decoder ? "norm3" : "norm2");
 }
@@ -373,8 +376,9 @@ LayerType Part(const LayerType& whole, const char* name, bool is_feed_forward) {
   return type;
 }
 
-/// Behind a memory of another length the feed-forward block has to know that length, as dropout
-/// draws for the attention first: a tensor of whole numbers has it.
+/// The attention part. If a decoder layer has a memory, the feed-forward part must know the
+/// memory's length to skip the draws of the attention to it. The second output, a tensor of
+/// integers, has that length as its size.
 LayerType AttentionPart(const LayerType& whole) {
   LayerType type = Part(whole, "attention", /*is_feed_forward=*/false);
   type.kept_of_token = whole.kept_of_token;

@@ -22,7 +22,7 @@
 
 namespace strata {
 
-/// A subclass says how its operator's gradients are computed.
+/// The base of such nodes. A subclass computes its operator's gradients.
 class WeightNode : public torch::autograd::Node {
  public:
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) final;
@@ -74,8 +74,8 @@ at::Tensor Recorded(Operator op, const at::Tensor& x, const Parameter& weight,
 using FrozenInputGradient =
     std::function<at::Tensor(const at::Tensor& dy, const at::Tensor& weight)>;
 
-/// The result of op() with a frozen `weight`: only x has a gradient, and x is not kept. op runs
-/// without autograd, as that of a weight that learns does, so that evaluation, prediction and
+/// The result of op() with a frozen `weight`: only x gets a gradient, and x is not kept. op runs
+/// without autograd, as it does for a weight that learns, so that evaluation, prediction and
 /// training have the same bits.
 at::Tensor RecordedFrozen(const std::function<at::Tensor()>& op, const at::Tensor& x,
                           const at::Tensor& weight, FrozenInputGradient input_gradient);

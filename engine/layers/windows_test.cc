@@ -69,7 +69,7 @@ RC_GTEST_PROP(Conv2d, CountsItsWindowsInBothDims, ()) {
   RC_ASSERT((expected.empty() ? output.starts_with("expects at least ") : output == expected));
 }
 
-/// The least size that an error names is enough, and one less is not.
+/// The least size that the error names is accepted, and a size less by 1 is not.
 RC_GTEST_PROP(Conv1d, NamesTheLeastSize, ()) {
   Window w = Window::Any();
   w.kernel += 12;

@@ -1,5 +1,5 @@
-// Tests thousands of wrong declarations, made from right ones. Each gives a ConfigError that names
-// the mistake and the nearest valid name, and never the text of another exception.
+// Tests thousands of wrong declarations, made from correct ones. Each must give a ConfigError that
+// names the mistake and the nearest valid name, and never the text of another exception.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -164,7 +164,7 @@ TEST(WrongLayers, MissingArgumentsAreNamed) {
       Value rest = Value::MakeMap(named);
       rest.Erase(missing);
       const std::string error = LayerError(type, rest.as_map());
-      if (type == "Upsample") {  // one of two is enough
+      if (type == "Upsample") {  // either of two arguments is enough
         EXPECT_THAT(error, HasSubstr("takes either size or scale_factor"));
         continue;
       }

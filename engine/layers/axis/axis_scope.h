@@ -19,7 +19,8 @@ class AxisScope {
   const std::shared_ptr<AxisComm>* const outer_;
 };
 
-/// The axis of the innermost scope on this thread; null without an axis or outside of a scope.
+/// The axis of the innermost scope on this thread; null outside of a scope, or if the scope has
+/// none.
 std::shared_ptr<AxisComm> CurrentAxis();
 
 }  // namespace strata

@@ -57,7 +57,7 @@ struct Part {
   const AxisComm* axis = nullptr;  ///< null: the whole tensor
   int64_t dim = -1;
 
-  /// The sizes of the whole tensor, given those of the part.
+  /// Returns the sizes of the whole tensor, given the sizes of a part.
   std::vector<int64_t> WholeSizes(at::IntArrayRef part_sizes) const;
   /// This rank's part of `whole`.
   at::Tensor Of(const at::Tensor& whole) const;

@@ -14,7 +14,11 @@ at::Tensor Largest(const at::Tensor& logits, AxisComm& axis) {
 
 }  // namespace
 
-// -log(exp(z[label]) / sum(exp(z))) = log(sum(exp(z - max))) - (z[label] - max)
+// The loss of a row of logits z is -log(exp(z[label]) / sum(exp(z))) = log(sum(exp(z - max))) -
+// (z[label] - max). Three collectives, each of one number per row and rank, give its terms: an
+// all-gather the largest logit, an all-reduce the sum of the exponentials, and an all-reduce the
+// label's logit, which only one rank has (the others add 0). Autograd records all but the maximum,
+// whose gradient is 0.
 at::Tensor SharedCrossEntropy(const at::Tensor& logits, const at::Tensor& labels,
                               int64_t ignore_index, const std::shared_ptr<AxisComm>& axis) {
   const IndexShare classes = ShareOfIndices(*axis, logits.size(1) * axis->size());

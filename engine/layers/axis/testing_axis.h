@@ -16,9 +16,9 @@
 
 namespace strata::testing {
 
-/// What the ranks of one axis share: the tensors that each brings to a collective. Two sets of
-/// tensors are used in turn. That is enough: no rank begins a third collective before all ranks
-/// have finished the first.
+/// The memory that the ranks of one axis share: the tensors that each rank brings to a collective.
+/// Collectives use two sets of tensors alternately. Two are enough, because no rank begins a third
+/// collective before all ranks have finished the first.
 struct AxisMeeting {
   explicit AxisMeeting(int size) : brought{Tensors(size), Tensors(size)}, barrier(size) {}
   Tensors brought[2];

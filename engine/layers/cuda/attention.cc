@@ -1,23 +1,28 @@
-// scaled_dot_product_attention() on CUDA with the same bits each time.
+// Replaces scaled_dot_product_attention() on CUDA by a version that gives the same bits in every
+// run.
 //
-// LibTorch adds up a gradient of fused attention in the order in which blocks happen to end. Here
-// it is one order, by the same kernels: FlashAttention-2 (Dao, arXiv:2307.08691) in half precision
-// without a mask, CUTLASS' (Rabe and Staats, arXiv:2112.05682) else, and stored scores where
-// neither fits. On one H100, 8 x 12 heads of 64 x 1,024, causal, with dropout, in bf16: 93 + 303 us
-// forward and backward by the first, 268 + 1,190 by the second.
+// LibTorch sums a gradient of fused attention in the order in which thread blocks happen to finish.
+// Here the same kernels sum in one fixed order: FlashAttention-2 (Dao, arXiv:2307.08691) in half
+// precision without a mask, otherwise CUTLASS' kernels (Rabe and Staats, arXiv:2112.05682), and
+// attention with stored scores if neither fits. On one H100, 8 x 12 heads of 64 features and 1,024
+// tokens, causal, with dropout, in bf16, take 93 us forward and 303 us backward with the first, 268
+// us and 1,190 us with the second.
 //
-// Short sequences take CUTLASS' kernels: those of FlashAttention work on blocks of 128 tokens. With
-// 8,192 tokens in all, 8 heads of 64, causal, with dropout, forward and backward:
+// For short sequences CUTLASS' kernels are faster, since those of FlashAttention work on blocks of
+// 128 tokens. With 8,192 tokens in all, 8 heads of 64 features, causal, with dropout, forward and
+// backward together:
 //
 //   tokens a sequence        16    32    64    80   128   256   512
 //   FlashAttention-2, us    523   280   155   144    98   114   172
 //   CUTLASS, us             192   113    81   149   121   182   410
 //
-// Heads of 128 gain nothing by it: 544 us and 906 with 16 tokens, 192 and 291 with 64.
+// Heads of 128 features do not gain: with 16 tokens FlashAttention takes 544 us and CUTLASS 906 us,
+// with 64 tokens 192 us and 291 us.
 //
-// FlashAttention asks the process's switch for deterministic algorithms, which makes operators of
-// other threads fail that have none. Where several ranks are threads of one process it must be off
-// therefore: Context::setSDPUseFlash(false), which takes CUTLASS' kernels in its place.
+// FlashAttention's order depends on the process-wide switch for deterministic algorithms. While the
+// switch is on, operators on other threads fail if they have no deterministic algorithm. So if
+// several ranks are threads of one process, FlashAttention must be off:
+// Context::setSDPUseFlash(false), which selects CUTLASS' kernels instead.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
@@ -55,16 +60,17 @@ struct Call {
   std::optional<double> scale;
 };
 
-/// What the backward needs of the forward. Tensors are (N, T, H, D), as the kernels take them.
+/// The tensors that the backward needs of the forward: (N, T, H, D), as the kernels take them.
 struct Attended : Call {
   at::Tensor query, key, value;
   at::Tensor output = {}, logsumexp = {}, seed = {}, offset = {};
 };
 
-/// (N, H, T, D) -> (N, T, H, D), and back.
+/// Transposes (N, H, T, D) to (N, T, H, D), or back.
 at::Tensor Turned(const at::Tensor& heads) { return heads.transpose(1, 2); }
 
-/// While one lives, FlashAttention adds up in one order.
+/// While an object lives, the switch for deterministic algorithms is on, so FlashAttention sums in
+/// one order.
 class InOneOrder {
  public:
   InOneOrder() {
@@ -113,7 +119,8 @@ struct Cutlass {
                                          /*max_seqlen_k=*/std::nullopt, a.dropout, MaskType(a),
                                          /*compute_log_sumexp=*/records, a.scale);
   }
-  /// One block adds up all keys of a query.
+  /// With num_splits_key = 1, a single thread block sums over all keys of a query, which fixes the
+  /// order.
   static torch::autograd::variable_list Backward(const Attended& a, const at::Tensor& gradient) {
     auto [query, key, value, bias] = at::_efficient_attention_backward(
         Turned(gradient), a.query, a.key, a.value, a.bias, a.output,
@@ -163,9 +170,11 @@ at::Tensor Attend(const at::Tensor& query, const at::Tensor& key, const at::Tens
   return y;
 }
 
-constexpr int64_t kAligned = 8;  // elements, as the kernels want widths and rows of masks
+/// The kernels need the width of heads and the rows of masks in multiples of so many elements.
+constexpr int64_t kAligned = 8;
 
-/// The mask as numbers that are added to scores: of the query's type, (N, H, T, S).
+/// Converts the mask to numbers that are added to the scores, in the query's type: (N, H, T, S).
+/// Rows are aligned to kAligned elements.
 at::Tensor BiasOf(const at::Tensor& mask, const at::Tensor& query, const at::Tensor& key) {
   at::Tensor bias = mask.to(query.scalar_type());
   if (mask.scalar_type() == at::kBool) {
@@ -179,14 +188,15 @@ at::Tensor BiasOf(const at::Tensor& mask, const at::Tensor& query, const at::Ten
   return bias.narrow(-1, 0, keys).expand({query.size(0), query.size(1), query.size(2), keys});
 }
 
-/// Heads of a width that kernels take, filled up with zeros, which change no score.
+/// Pads the heads with zeros to a width that the kernels take. The zeros do not change the scores.
 at::Tensor FilledUp(const at::Tensor& heads) {
-  const at::Tensor rows = heads.flatten(0, 1);  // of one head at::pad may lay out other strides
+  // Flattened, since at::pad may choose other strides for a single head.
+  const at::Tensor rows = heads.flatten(0, 1);
   const at::Tensor filled = at::pad(rows, {0, kAligned - heads.size(-1) % kAligned});
   return filled.unflatten(0, {heads.size(0), heads.size(1)});
 }
 
-/// Whether CUTLASS' kernels are faster than FlashAttention's.
+/// True if CUTLASS' kernels are faster than FlashAttention's (see the table above).
 bool IsShort(const at::Tensor& query, const at::Tensor& key) {
   constexpr int64_t kShort = 64, kNarrow = 64;
   return query.size(2) <= kShort && key.size(2) <= kShort && query.size(3) <= kNarrow;

@@ -83,9 +83,9 @@ TEST_F(Cuda, LayersComputeWhatTheyComputeOnTheCpu) {
   };
   for (const auto& [spec, input] : cases) {
     const Result cpu = Train(spec, input, at::kCPU), gpu = Train(spec, input, at::kCUDA);
+    // cuDNN computes in TF32, hence the large tolerance.
     const double tolerance =
-        1e-2 *
-        (1 + at::cat({cpu.grads, at::zeros({1})}).abs().max().item<double>());  // cuDNN's TF32
+        1e-2 * (1 + at::cat({cpu.grads, at::zeros({1})}).abs().max().item<double>());
     EXPECT_LE(MaxDifference(cpu.output, gpu.output), 1e-2) << spec.ToString();
     EXPECT_LE(MaxDifference(cpu.grads, gpu.grads), tolerance) << spec.ToString();
     if (cpu.input_grad.defined()) {
@@ -94,7 +94,8 @@ TEST_F(Cuda, LayersComputeWhatTheyComputeOnTheCpu) {
   }
 }
 
-/// Output and gradients of an attention whose inputs are on this device, one behind the other.
+/// The output and the input gradients of an attention on the device and in the type of `options`,
+/// flattened and concatenated as float32 on the CPU.
 at::Tensor Attended(const Tensors& inputs, at::TensorOptions options,
                     const std::function<at::Tensor(const Tensors&)>& attend) {
   RandomScope scope(5);
@@ -109,7 +110,8 @@ at::Tensor Attended(const Tensors& inputs, at::TensorOptions options,
   return at::cat(all);
 }
 
-/// Numbers of the CPU within the tolerance of a type, and the same bits each time.
+/// Checks that the GPU's numbers differ from the CPU's by at most `tolerance`, and that every run
+/// gives the same bits.
 void ExpectTheSame(const at::Tensor& cpu, const std::function<at::Tensor()>& run,
                    double tolerance) {
   const at::Tensor gpu = run();

@@ -1,5 +1,5 @@
-// linear() on CUDA with outputs in rows as matrix units load them (rows.h): the weight gets more
-// outputs, which are cut off again.
+// Replaces linear() on CUDA by a version whose result has aligned rows (rows.h) while it is
+// computed: the weight is padded with further outputs, which are cut off again.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/linear_compositeimplicitautograd_dispatch.h>

@@ -1,5 +1,5 @@
-// LibTorch's settings under which CUDA's libraries add up in one order, and float32 is float32.
-// They belong to the whole process, and are made when libstrata_cuda.so is loaded.
+// Sets LibTorch's global settings so that CUDA's libraries sum in a fixed order and float32 is not
+// computed in TF32. They hold for the whole process and are set when libstrata_cuda.so is loaded.
 #include <ATen/Context.h>
 
 namespace strata {
@@ -7,9 +7,9 @@ namespace {
 
 const bool made = [] {
   at::Context& context = at::globalContext();
-  context.setDeterministicCuDNN(true);  // convolutions: it has other algorithms for their gradients
-  context.setSDPUseCuDNN(false);        // attention: it has not
-  context.setAllowTF32CuDNN(false);     // LibTorch's convolutions would; jobs choose it by name
+  context.setDeterministicCuDNN(true);  // cuDNN has deterministic algorithms for convolutions
+  context.setSDPUseCuDNN(false);        // it has none for attention
+  context.setAllowTF32CuDNN(false);     // LibTorch's default is true; jobs choose TF32 by name
   return true;
 }();
 

@@ -6,9 +6,11 @@ namespace strata {
 namespace {
 
 constexpr int64_t kBytes = 16;
-/// Multiplications. Smaller products take less time than starting a kernel more.
+/// The least number of multiplications. Smaller products take less time than starting one more
+/// kernel.
 constexpr int64_t kFewest = int64_t{1} << 30;
-/// A copy reads and writes each element; the product multiplies it so many times.
+/// The least number of multiplications per element of the result. With fewer, the copy, which reads
+/// and writes each element, takes too large a share of the time.
 constexpr int64_t kFewestTimes = 64;
 
 bool TakesMatrixUnits(at::ScalarType type) {

@@ -5,8 +5,9 @@
 
 namespace strata {
 
-/// sum += addend, with the bits of add_(). Where types differ, ATen's add_() makes a whole copy of
-/// the addend in the sum's type on a CPU; this one copies a MiB at a time.
+/// sum += addend, with the same bits as sum.add_(addend). If the types differ, ATen's add_() on a
+/// CPU copies the whole addend to the sum's type first; this function converts 2^18 elements (1 MiB
+/// of float32) at a time.
 void AddTo(const at::Tensor& sum, const at::Tensor& addend);
 
 }  // namespace strata

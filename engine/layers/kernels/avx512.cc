@@ -8,8 +8,8 @@
 namespace strata {
 namespace {
 
-/// What LibTorch's kernels use: "AVX512" where the processor has what x86-64-v4 names, "AVX2" with
-/// FMA, or less. $ATEN_CPU_CAPABILITY lowers it.
+/// The instruction set that LibTorch's kernels use: "AVX512" on an x86-64-v4 processor, "AVX2"
+/// (with FMA), or less. The environment variable ATEN_CPU_CAPABILITY can lower it.
 const std::string& Capability() {
   static const std::string capability = at::get_cpu_capability();
   return capability;

@@ -8,7 +8,8 @@
 namespace strata {
 namespace {
 
-/// Each runs in a process of its own, since both libraries ask the environment once.
+/// Checks `holds` in a process of its own with this ATEN_CPU_CAPABILITY, since LibTorch and these
+/// kernels read the environment only once.
 template <class Holds>
 void ExpectWith(const char* capability, const Holds& holds) {
   EXPECT_EXIT(

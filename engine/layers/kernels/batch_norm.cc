@@ -1,3 +1,8 @@
+// Each channel takes two passes over its values: one for the mean, one for the sum of squared
+// deviations. Value i of a plane is added to sum number i mod 16, in double. So the compiler can
+// add 16 values at once, and the order of summation is fixed; it does not depend on the number of
+// threads, each of which has whole channels. ATen then normalizes with these statistics, in its
+// inference mode, and ATen computes the backward.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/kernels/batch_norm.h"
 
@@ -29,7 +34,7 @@ using Lanes = std::array<double, kLanes>;
 
 double Sum(const Lanes& lanes) { return std::accumulate(lanes.begin(), lanes.end(), 0.0); }
 
-/// Adds (value i - shift) ^ power to lane i mod 16.
+/// Adds (values[i] - shift)^power to lane i mod 16, for all i below `count`.
 template <int power>
 inline __attribute__((always_inline)) void AddToLanes(const float* values, int64_t count,
                                                       double shift, Lanes& lanes) {
@@ -59,7 +64,7 @@ bool Fits(const at::Tensor& x) {
          x.is_contiguous() && x.numel() >= kLeastPlane * x.size(0) * x.size(1) && x.numel() > 0;
 }
 
-/// Of each channel.
+/// The statistics of each channel, (C). inverse_deviation = 1 / sqrt(variance + eps).
 struct Statistics {
   at::Tensor mean, variance, inverse_deviation;
 };

@@ -1,6 +1,7 @@
-// A replacement of at::batch_norm by the batch's statistics. ATen adds up a channel's values one
-// after the other: 0.68 ms forward for 8x64x32x32 floats on one core of an AMD Zen 5, 0.15 so. (A
-// 3x3 convolution of them takes 2.6.)
+// A faster replacement of at::batch_norm in training mode. ATen adds up a channel's values one
+// after the other; this kernel uses 16 independent sums. For 8x64x32x32 floats on one core of an
+// AMD Zen 5 the forward takes 0.68 ms in ATen and 0.15 ms here. (A 3x3 convolution of the same
+// tensor takes 2.6 ms.)
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,16 +10,17 @@
 
 namespace strata {
 
-/// Moves towards the batch's statistics by `momentum`; undefined tensors: there are none.
+/// The running statistics, which BatchNormByBatch() moves towards those of the batch by the share
+/// `momentum`. Undefined tensors mean that there are none.
 struct RunningStatistics {
   at::Tensor mean, variance;  ///< (C)
   double momentum = 0;
 };
 
-/// Normalizes each channel of x (N, C, ...) by its mean and variance in x, times weight (C) plus
-/// bias (C); differentiable. Sums are of doubles, as ATen's, in another order. ATen's function is
-/// called for other dtypes, devices and memory orders, where a channel of a sample has fewer than 8
-/// values, and on processors without AVX2.
+/// Normalizes each channel of x (N, C, ...) by its mean and variance in x, then multiplies by
+/// weight (C) and adds bias (C); differentiable. Sums are in double as in ATen, but in another
+/// order. It calls ATen's function for dtypes other than float32, other devices, non-contiguous
+/// tensors, channels of fewer than 8 values per sample, and on processors without AVX2.
 at::Tensor BatchNormByBatch(const at::Tensor& x, const std::optional<at::Tensor>& weight,
                             const std::optional<at::Tensor>& bias, const RunningStatistics& running,
                             double eps);

@@ -1,4 +1,4 @@
-// Against ATen's batch norm of the same numbers.
+// Tests BatchNormByBatch() against ATen's batch norm of the same numbers.
 #include "engine/layers/kernels/batch_norm.h"
 
 #include <ATen/ATen.h>
@@ -56,7 +56,7 @@ Results ATens(const at::Tensor& x, bool is_affine) {
                    });
 }
 
-// What compares the CPU with an accelerator to the bit relies on it.
+// Tests that compare the bits of the CPU with those of an accelerator rely on this.
 TEST(BatchNormByBatch, IsATensWithoutAvx2) {
   const WithoutAvx2 plain;
   const at::Tensor x = Normal({8, 3, 16, 16}, 1);

@@ -1,3 +1,12 @@
+// TimesTransposed(), y = x W^T: a thread has some rows of W, which are columns of y. It reads a few
+// rows of W at a time (kDotColumns) and computes their dot products with up to kDotRows rows of x,
+// all sums in registers.
+//
+// Times(), dx = dy W: a thread has some columns of W and dx. It adds eight rows of W at a time,
+// times their elements of dy, to dx, so that dx is read and written once per eight rows.
+//
+// Both read W from memory once, in the order in which it lies there. Every element is summed in an
+// order that does not depend on the threads.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/kernels/few_rows.h"
 
@@ -18,8 +27,9 @@ namespace strata::few_rows {
 namespace {
 
 constexpr int64_t kGrain = 32 * 1024;  // the fewest elements of the matrix for one thread
-constexpr size_t kMostAtOnce = 8;      // rows
-/// Rows of the matrix whose products are added at once: they save seven of eight passes over dx.
+constexpr size_t kMostAtOnce = 8;      // the most rows that a kernel takes
+/// The number of rows of the matrix that Times() adds at once. It saves seven of eight passes over
+/// dx.
 constexpr int64_t kSumsAtOnce = 8;
 
 using DotsFunction = void (*)(const float* x, const float* w, const float* bias, float* y,
@@ -27,14 +37,15 @@ using DotsFunction = void (*)(const float* x, const float* w, const float* bias,
 using SumsFunction = void (*)(const float* dy, const float* w, float* dx, int64_t dy_columns,
                               int64_t columns, int64_t begin, int64_t end);
 
-/// few_rows_kernels.inc for one kind of registers; lists go by the number of rows, from 1 on.
+/// The kernels of few_rows_kernels.inc for one instruction set. Element i of an array is the kernel
+/// for i + 1 rows.
 struct Kernels {
   int64_t most_rows, dots_at_once;
   std::array<DotsFunction, kMostAtOnce> dots, one_dot;
   std::array<SumsFunction, kMostAtOnce> sums, one_sum;
 };
 
-/// All lanes of a register.
+/// Selects all lanes of a register, in place of a mask.
 constexpr struct All {
 } kAll;
 
@@ -99,7 +110,7 @@ STRATA_SIMD_INLINE Vec Add(Vec sum, Vec a, Vec b) { return _mm256_fmadd_ps(a, b,
 
 const Kernels& KernelsHere() { return HasAvx512() ? with_avx512::kKernels : with_avx2::kKernels; }
 
-/// Calls function(first row, number of rows) for groups of rows.
+/// Calls function(first row, number of rows) for groups of at most `most` rows.
 template <class Function>
 void ForEachGroup(int64_t rows, int64_t most, const Function& function) {
   for (int64_t m = 0; m < rows; m += most) function(m, std::min(most, rows - m));

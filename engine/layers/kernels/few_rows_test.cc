@@ -19,7 +19,7 @@ using testing::MaxDifference;
 using testing::Normal;
 using testing::SameBits;
 
-/// With each kind of registers that there may be.
+/// Runs with each instruction set that the kernels know.
 class FewRowsTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {

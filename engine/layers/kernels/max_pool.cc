@@ -1,3 +1,6 @@
+// A register holds 16 neighbouring outputs of a row. For each element of the window the kernel
+// gathers their 16 input values and keeps the larger ones with their indices. That is one gather
+// per window element and 16 outputs; no input is copied. The backward is ATen's, from the indices.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/kernels/max_pool.h"
 

@@ -36,8 +36,8 @@ struct Case {
   }
 };
 
-/// Windows that overlap, leave gaps, reach beyond the image or would begin behind it, and rows
-/// beyond a register's 16 lanes.
+/// Cases with windows that overlap, leave gaps, reach beyond the image or would begin beyond it,
+/// and with rows longer than a register's 16 lanes.
 std::vector<Case> Cases() {
   return {
       {{2, 3, 13, 13}, {{3, 3}, {2, 2}, {0, 0}, {1, 1}, false}},

@@ -1,12 +1,12 @@
-// Products of matrices, by the library that is faster on this processor.
+// Matrix products, computed by MKL or oneDNN, whichever is faster on this processor.
 //
-// ATen multiplies with MKL, which takes its AVX-512 kernels on Intel's processors only. On another
-// one that has AVX-512, LibTorch's own oneDNN is 2.1 to 2.4 times as fast (AMD Zen 5, 256 rows: 230
-// GFLOP/s a core, MKL 105). Tensors on a GPU, half precision and products of few operations are
-// ATen's everywhere.
+// ATen multiplies with MKL, which uses its AVX-512 kernels on Intel's processors only. On other
+// processors with AVX-512, the oneDNN inside LibTorch is 2.1 to 2.4 times as fast (AMD Zen 5, 256
+// rows: 230 GFLOP/s per core, MKL 105). ATen multiplies tensors on a GPU, tensors in half
+// precision, and small products.
 //
-// The library depends on the processor, the types, strides and shapes only, so that all plans have
-// the same bits.
+// The choice of the library depends only on the processor and on the types, strides and shapes, so
+// that all plans give the same bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,29 +15,32 @@
 
 namespace strata::products {
 
-/// In fp32, on the CPU, with elements.
+/// True for a matrix of float32 on the CPU that has elements.
 bool IsFloatMatrix(const at::Tensor& t);
 
-/// Whether oneDNN multiplies these two, in either order. Where autograd has to record the product
-/// it does not.
+/// True if oneDNN computes the product of these two matrices (a b, or a b^T). False while autograd
+/// records (GradMode is on).
 bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b);
 
-/// a (M, K) times b (K, N): (M, N). Nothing is recorded.
+/// Returns a (M, K) times b (K, N): (M, N). The product must not need autograd: oneDNN's is not
+/// recorded.
 at::Tensor Product(const at::Tensor& a, const at::Tensor& b);
 
-/// sum (M, N) += a (M, K) times b (K, N). Where `overwrites`, what the sum was does not matter.
+/// sum (M, N) += a (M, K) times b (K, N), or = if `overwrites`; then the old values of `sum` are
+/// not read.
 /// REQUIRES: all have the same type.
 void Add(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool overwrites);
 
-/// x (M, K) times the transpose of weight (N, K), plus bias (N) in each row: (M, N).
+/// Returns x (M, K) times the transpose of weight (N, K), plus bias (N) in each row: (M, N).
 /// REQUIRES: UsesOneDnn(x, weight).
 at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias);
 
-/// While one lives, products on the CPU that this thread asks for (these here, and at::mm, addmm,
-/// bmm, baddbmm) take their memory and give zeros, as products of zeros are: for trials of what
-/// layers allocate, in which they would take all the time. Errors are those of real ones. The first
-/// one of a process registers kernels in the place of ATen's four, which ask whether one lives.
+/// While an object lives, matrix products on the CPU on this thread (those of this header, and
+/// at::mm, addmm, bmm and baddbmm) allocate their result but do not compute it; mostly it is zeros.
+/// It serves trial runs on zeros that measure what layers allocate, in which products would take
+/// all the time. Wrong shapes fail as usual. The first object of a process replaces ATen's four
+/// kernels by kernels that check for a living object.
 class Skipped {
  public:
   Skipped();
@@ -49,8 +52,8 @@ class Skipped {
   const bool before_;
 };
 
-/// For tests: while it lives, oneDNN multiplies on Intel's processors, too, whatever the sizes. It
-/// needs AVX-512 all the same.
+/// For tests: while an object lives, oneDNN multiplies on Intel's processors too, and whatever the
+/// sizes. AVX-512 is still needed.
 class WithOneDnn {
  public:
   WithOneDnn();

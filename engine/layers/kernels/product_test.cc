@@ -21,7 +21,7 @@ using testing::MaxDifference;
 using testing::Normal;
 using testing::SameBits;
 
-/// Of the same values, column by column in memory.
+/// The same matrix, stored column by column.
 at::Tensor ByColumns(const at::Tensor& matrix) { return matrix.t().contiguous().t(); }
 
 class ProductTest : public ::testing::Test {
@@ -98,7 +98,7 @@ TEST_F(ProductTest, OneDnnNeedsAvx512AndEnoughToDo) {
   EXPECT_FALSE(products::UsesOneDnn(large, large));
 }
 
-// LibTorch's call throws there, also in float32.
+// Without AVX-512 LibTorch's mkldnn_matmul() throws, also in float32.
 TEST_F(ProductTest, WithoutAvx512NoPathLeadsToOneDnn) {
   const WithoutAvx512 without;
   const products::WithOneDnn with_onednn;

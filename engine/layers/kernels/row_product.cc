@@ -28,8 +28,9 @@ bool StaleGradients::Take(const at::Tensor& gradient) {
   return is_whole;
 }
 
-/// In half precision CUDA's products are added up in float32. On the CPU those of one micro-batch
-/// are rounded, as PyTorch's are, and their sum over micro-batches is not.
+/// In half precision the sum over micro-batches (dweight) is float32. On CUDA the product is
+/// computed and added in float32. On the CPU each micro-batch's product is rounded to half
+/// precision first, as in PyTorch.
 void RowProduct::Add() const {
   const bool is_stale = stale && stale->Take(dweight);
   if (dy.scalar_type() == dweight.scalar_type()) {

@@ -40,14 +40,14 @@ TEST(RowProduct, IsTheGradientOfALinear) {
   EXPECT_LT(MaxDifference(gradients.bias, product.dy.sum(0).mul(2)), 1e-6);
 }
 
-/// A gradient that nobody made zero since the step before.
+/// Gradients that were not set to zero since the step before: NaN shows if one is read.
 Gradients Unset(int64_t out, int64_t in) {
   Gradients gradients(out, in);
   gradients.weight.fill_(std::numeric_limits<float>::quiet_NaN());
   return gradients;
 }
 
-/// -0 where adding to 0 gives 0.
+/// Compares values, not bits, since overwriting may give -0 where adding to 0 gives 0.
 TEST(StaleGradients, AreOverwrittenOnceWithWhatAddingToZerosGives) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     for (const int64_t rows : {1, 8, 50}) {

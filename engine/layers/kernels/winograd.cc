@@ -1,3 +1,14 @@
+// With "place" p for one of the 16 elements of a transformed tile or window, the convolution is,
+// for blocks of about kTiles tiles:
+//
+//   V[p] (C, tiles) = transformed input tiles, U[p] (K, C) = transformed windows,
+//   M[p] = U[p] V[p] for each of the 16 places, y = the transformed M.
+//
+// The gradient of x is the same convolution of dy, with windows turned by 180 degrees and with
+// inputs and outputs exchanged. The gradient of the weight sums dY[p] (K, tiles) times V[p]^T
+// (tiles, C) over all blocks, and transforms the sum. A transform works on 16 tiles (or windows) at
+// once, one in each lane of a register. The weights are transformed anew for each block, which the
+// products of a block outweigh.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/kernels/winograd.h"
 
@@ -20,21 +31,24 @@ namespace {
 
 using Vec = __m512;
 constexpr int64_t kLanes = 16;
-constexpr int64_t kPlaces = 16;  ///< of a transformed tile or window: 4 rows of 4
-constexpr int64_t kWindow = 9;   ///< elements
+constexpr int64_t kPlaces = 16;  ///< elements of a transformed tile or window: 4 rows of 4
+constexpr int64_t kWindow = 9;   ///< elements of a window: 3 rows of 3
 
-/// Tiles that are transformed at a time. All channels of them (32 KiB a channel) are multiplied by
-/// the weights of some outputs, about kWeights of them (1 MiB transformed), so that each product's
-/// operands lie in the second cache.
+/// The number of tiles that are transformed at a time. All their channels (32 KiB per channel) are
+/// multiplied by the weights of some outputs, about kWeights weights (1 MiB transformed), so that
+/// the operands of each product fit into the second-level cache.
 constexpr int64_t kTiles = 512;
 constexpr int64_t kWeights = 16 * 1024;
 constexpr int64_t kFewestOutputs = 48;
 
-/// The fewest tiles of a batch: the weights are transformed once per batch.
+/// The least number of tiles of a batch. With fewer, transforming the weights costs too much.
 constexpr int64_t kFewestTiles = 32;
-/// 64 to 64 are 1.1 to 1.7 times as fast as oneDNN's, 32 to 32 as fast.
+/// The least number of channels. From 64 to 64 channels these kernels are 1.1 to 1.7 times as fast
+/// as oneDNN's, from 32 to 32 channels they are equally fast.
 constexpr int64_t kFewestChannels = 48;
-/// Of an output. It is 4 in even pictures, 4.6 in those of 13x13, 5.2 in 7x7, where 9 are saved.
+/// The largest number of multiplications per output and channel pair, in place of 9. It is 4 in
+/// images of even sizes, 4.6 in images of 13x13, and 5.2 in images of 7x7, since tiles at the edges
+/// are partly empty.
 constexpr int64_t kMostMultiplied = 6;
 
 struct Sizes {
@@ -57,9 +71,9 @@ at::Tensor Scratch(int64_t count) { return at::empty({count}, at::kFloat); }
 
 float* DataOf(const at::Tensor& t) { return t.mutable_data_ptr<float>(); }
 
-// ---- Transforms. Place p of what is transformed lies at p * plane, 16 of them side by side.
+// ---- Transforms. Place p of a transformed tile lies at p * plane; 16 tiles lie side by side.
 
-/// The lanes l with 0 <= first + l < count.
+/// A mask of the lanes l with 0 <= first + l < count.
 STRATA_AVX512_INLINE __mmask16 Within(int64_t first, int64_t count) {
   const auto up_to = [](int64_t lanes) { return (1U << std::clamp<int64_t>(lanes, 0, 16)) - 1; };
   return static_cast<__mmask16>(up_to(count - first) & ~up_to(-first));
@@ -69,7 +83,8 @@ struct Pair {
   Vec even, odd;
 };
 
-/// Columns `first` + 0, 2, 4, ... and + 1, 3, 5, ... of a row, zeros outside of it.
+/// Loads columns `first` + 0, 2, 4, ... (even) and + 1, 3, 5, ... (odd) of a row, with zeros
+/// outside of it.
 STRATA_AVX512_INLINE Pair Columns(const float* row, int64_t first, int64_t width) {
   const Vec a = _mm512_maskz_loadu_ps(Within(first, width), row + first);
   const Vec b = _mm512_maskz_loadu_ps(Within(first + kLanes, width), row + first + kLanes);
@@ -77,7 +92,7 @@ STRATA_AVX512_INLINE Pair Columns(const float* row, int64_t first, int64_t width
           __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)};
 }
 
-/// Writes columns `first` + 0, 2, 4, ... and + 1, 3, 5, ... of a row.
+/// Writes columns `first` + 0, 2, 4, ... (even) and + 1, 3, 5, ... (odd) of a row.
 STRATA_AVX512_INLINE void StoreColumns(Pair pair, float* row, int64_t first, int64_t width) {
   const auto [a, b] = pair;
   _mm512_mask_storeu_ps(
@@ -88,7 +103,7 @@ STRATA_AVX512_INLINE void StoreColumns(Pair pair, float* row, int64_t first, int
       __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
 }
 
-// Of one dim each: the matrices of the paper, here with the names of what they transform.
+// The transforms of one dim, which are the paper's matrices. They are named by what they transform.
 
 struct InputTile {  // trans(B)
   static constexpr int kFrom = 4, kTo = 4;
@@ -139,7 +154,7 @@ struct WindowGradient {  // trans(G)
   }
 };
 
-/// T of both dims.
+/// Applies the transform T along both dims.
 template <class T>
 STRATA_AVX512_INLINE void Transform(const Vec (&from)[T::kFrom][T::kFrom],
                                     Vec (&to)[T::kTo][T::kTo]) {
@@ -173,7 +188,7 @@ STRATA_AVX512_INLINE void LoadPlaces(const float* from, int64_t plane, __mmask16
   }
 }
 
-/// A row of tiles of one picture. `top` is its first row of outputs.
+/// A row of tiles of one image. `top` is its first row of outputs.
 struct TileRow {
   int64_t top, height, width;
 
@@ -227,7 +242,8 @@ STRATA_AVX512 void OutputOf(const float* from, int64_t plane, TileRow row, float
   }
 }
 
-/// Rows become columns: each step swaps the squares of `size` beside the diagonal.
+/// One step of transposing a matrix of 16 registers of 16 floats: in each square of 2 size x 2 size
+/// it swaps the two squares of `size` x `size` beside the diagonal.
 template <int size>
 STRATA_AVX512_INLINE void SwapSquares(Vec (&m)[16]) {
 #pragma GCC unroll 16
@@ -266,8 +282,8 @@ STRATA_AVX512_INLINE void Transpose(Vec (&m)[16]) {
 
 constexpr __mmask16 kOfWindow = (1 << kWindow) - 1;
 
-/// 16 windows that lie one behind the other. Where `turned`, each is turned by half a circle, as
-/// the gradient of the input takes it.
+/// Transforms 16 windows that lie one after the other. If `turned`, each is rotated by 180 degrees
+/// first, as the gradient of the input needs it.
 STRATA_AVX512 void TransformWindows(const float* windows, bool turned, float* to, int64_t plane) {
   Vec elements[16];
 #pragma GCC unroll 16
@@ -282,7 +298,8 @@ STRATA_AVX512 void TransformWindows(const float* windows, bool turned, float* to
   StorePlaces(places, to, plane, 0xffff);
 }
 
-/// The gradients of 16 windows.
+/// Transforms the sums of 16 windows back and adds the gradients to `windows`, or stores them there
+/// if `overwrites`.
 STRATA_AVX512 void AddGradientOfWindows(const float* from, int64_t plane, bool overwrites,
                                         float* windows) {
   Vec places[4][4], to[3][3];
@@ -300,7 +317,7 @@ STRATA_AVX512 void AddGradientOfWindows(const float* from, int64_t plane, bool o
   }
 }
 
-/// 16 rows of 16 floats.
+/// Transposes 16 rows of 16 floats.
 STRATA_AVX512 void StoreTransposed(const float* from, int64_t from_row, float* to, int64_t to_row) {
   Vec rows[16];
 #pragma GCC unroll 16
@@ -312,19 +329,20 @@ STRATA_AVX512 void StoreTransposed(const float* from, int64_t from_row, float* t
 
 // ---- Products
 
-/// The first operand of a product: element (m, k) is at m * row + k * column.
+/// The first operand of a product. Element (m, k) is at data[m * row + k * column].
 struct Factor {
   const float* data;
   int64_t row, column;
 };
 
-/// The second operand and the result.
+/// The second operand or the result of a product. Element (m, n) is at data[m * row + n].
 struct Matrix {
   float* data;
   int64_t row;
 };
 
-/// sum = a b, or sum += a b, for `rows` rows of 16 `registers` columns.
+/// sum = a b, or sum += a b if `adds`, for `rows` rows and 16 * `registers` columns. All sums stay
+/// in registers.
 template <int rows, int registers>
 STRATA_AVX512 void MultiplyBlock(Factor a, Matrix b, Matrix sum, int64_t depth, bool adds) {
   Vec sums[rows][registers];
@@ -360,7 +378,7 @@ STRATA_AVX512 void MultiplyBlock(Factor a, Matrix b, Matrix sum, int64_t depth, 
   }
 }
 
-/// The same for all rows. `most` rows at a time fill the registers.
+/// MultiplyBlock() for any number of rows. Blocks of `most` rows make full use of the registers.
 template <int most, int registers>
 void MultiplyColumns(Factor a, Matrix b, Matrix sum, int64_t rows, int64_t depth, bool adds) {
   const auto multiply = [&]<int count>() {
@@ -374,8 +392,8 @@ void MultiplyColumns(Factor a, Matrix b, Matrix sum, int64_t rows, int64_t depth
   while (rows > 0) multiply.template operator()<1>();
 }
 
-/// sum (rows, columns) = or += a (rows, depth) times b (depth, columns), each sum in the order of
-/// k. REQUIRES: columns % 16 == 0.
+/// sum (rows, columns) = a (rows, depth) times b (depth, columns), or += if `adds`. Each element is
+/// summed in the order of k. REQUIRES: columns % 16 == 0.
 void Multiply(Factor a, Matrix b, Matrix sum, int64_t rows, int64_t columns, int64_t depth,
               bool adds) {
   for (int64_t n = 0; n < columns;) {
@@ -389,14 +407,14 @@ void Multiply(Factor a, Matrix b, Matrix sum, int64_t rows, int64_t columns, int
 
 // ---- Convolutions
 
-/// Some rows of tiles of a batch, whose rows are counted through all its images.
+/// The rows of tiles begin..end-1 of a batch. Rows are numbered through all images of the batch.
 struct Block {
   const Sizes& sizes;
   int64_t begin, end;
 
   int64_t tiles() const { return (end - begin) * sizes.row_tiles(); }
 
-  /// f(the image, its row of tiles, the first tile's number within the block)
+  /// Calls f(number of the image, row of tiles, number of the row's first tile within the block).
   template <class F>
   void ForEachRow(const F& f) const {
     for (int64_t i = begin; i < end; ++i) {
@@ -416,15 +434,15 @@ std::vector<Block> BlocksOf(const Sizes& sizes) {
   return blocks;
 }
 
-/// How many of `channels` are computed at a time where each takes `depth` weights: as many as stay
-/// in the cache, and some for each thread.
+/// The number of channels, of `channels`, that are computed at a time if each takes `depth`
+/// weights: as many as fit into the cache, but few enough that every thread gets some.
 int64_t ChannelsAtOnce(int64_t channels, int64_t depth) {
   const int64_t cached = std::max(kFewestOutputs, kWeights / depth / kLanes * kLanes);
   const int64_t threads = at::get_num_threads();
   return std::min(cached, RoundedUp((channels + threads - 1) / threads));
 }
 
-/// f(begin, end) for some of the channels at a time, on all threads.
+/// Calls f(begin, end) for `at_once` channels at a time, on all threads.
 template <class F>
 void ForSome(int64_t channels, int64_t at_once, const F& f) {
   at::parallel_for(0, (channels + at_once - 1) / at_once, 1, [&](int64_t begin, int64_t end) {
@@ -434,11 +452,13 @@ void ForSome(int64_t channels, int64_t at_once, const F& f) {
   });
 }
 
-/// Begins each place's plane in another set of the caches.
+/// The distance of two places' planes of `rows` x `row` floats. The additional kLanes floats keep
+/// planes from competing for the same sets of the caches.
 int64_t PlaneOf(int64_t rows, int64_t row) { return rows * row + kLanes; }
 
-/// y = the convolution of x with weight. Where `turned`, x is the gradient of a convolution's
-/// output, and y that of its input; the sizes are those of this convolution.
+/// Computes y, the convolution of x with weight, for the tiles of a block. If `turned`, x is the
+/// gradient of a convolution's output and y that of its input; the block's sizes then call the
+/// channels of x inputs and those of y outputs.
 void ConvolveBlock(const Block& block, const float* x, const float* weight, bool turned,
                    const float* bias, float* y) {
   const Sizes& sizes = block.sizes;
@@ -460,7 +480,7 @@ void ConvolveBlock(const Block& block, const float* x, const float* weight, bool
     const int64_t u_plane = PlaneOf(count, inputs), m_plane = PlaneOf(count, row);
     const at::Tensor weights = Scratch(kPlaces * u_plane), products = Scratch(kPlaces * m_plane);
     float *const u = DataOf(weights), *const m = DataOf(products);
-    // The weights that are read lie as (outputs, inputs), or (inputs, outputs) where turned.
+    // The weights in memory are (outputs, inputs), or (inputs, outputs) if turned.
     const int64_t rows = turned ? inputs : count, columns = turned ? count : inputs;
     for (int64_t r = 0; r < rows; ++r) {
       const float* from = weight + (turned ? r * outputs + begin : (begin + r) * inputs) * kWindow;
@@ -481,7 +501,7 @@ void ConvolveBlock(const Block& block, const float* x, const float* weight, bool
   });
 }
 
-/// Transformed input of 16 channels at a time, to[place][tile][channel].
+/// Writes the transformed input as to[place][tile][channel], 16 channels at a time.
 void TransformToChannels(const Block& block, const float* x, float* to, int64_t plane) {
   const Sizes& sizes = block.sizes;
   const int64_t row = RoundedUp(block.tiles()), line_plane = PlaneOf(kLanes, row);

@@ -5,12 +5,12 @@
 // (A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308,
 // section 4.1. The gradient of the window is the transposed algorithm, F(3x3, 2x2).)
 //
-// The sums are other ones than ATen's, and 1 to 3 times as far from exact ones: 2 to 8e-7 of the
-// result's norm at 64 to 512 channels. (Tiles of 4x4 outputs would take 2.25 multiplications an
-// output where these take 4, but their sums are some ten times as far off.)
+// The results differ from ATen's by rounding, and their error is 1 to 3 times ATen's: 2e-7 to 8e-7
+// of the result's norm at 64 to 512 channels. (Tiles of 4x4 outputs would need 2.25 multiplications
+// per output instead of 4, but their error is about ten times as large.)
 //
-// What is computed in this way depends on the processor, types, strides and shapes only, and each
-// sum has one order, whatever the number of threads, so that all plans have the same bits.
+// Whether this algorithm is used depends only on the processor, types, strides and shapes. Each sum
+// has one order, whatever the number of threads. So all plans give the same bits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,24 +19,25 @@
 
 namespace strata::winograd {
 
-/// Whether a convolution of x (N, C, H, W) with weight (K, C, 3, 3), stride 1, zeros of 1 on all
-/// sides, is computed here, with its gradients. That is so in fp32 on a CPU with AVX-512 where it
-/// was measured to be faster: channels in multiples of 16, enough tiles to make up for transformed
-/// weights, few outputs outside of the picture in the tiles at its edges.
+/// True if the functions below compute the convolution of x (N, C, H, W) with weight (K, C, 3, 3),
+/// with stride 1 and zero padding of 1 on all sides, and its gradients. This holds for contiguous
+/// float32 tensors on a CPU with AVX-512, while autograd does not record, for the sizes where it
+/// was measured to be faster: at least 48 channels in multiples of 16, enough tiles to make up for
+/// transforming the weights, and few tile outputs beyond the edges of the image.
 bool Computes(const at::Tensor& x, const at::Tensor& weight);
 
-/// (N, K, H, W); `bias` is (K). Nothing is recorded.
+/// Returns the convolution, (N, K, H, W); `bias` is (K). Autograd does not record it.
 /// REQUIRES: Computes(x, weight).
 at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight,
                     const std::optional<at::Tensor>& bias);
 
-/// The gradient of x, (N, C, H, W), by the output's gradient dy (N, K, H, W).
+/// Returns the gradient of x, (N, C, H, W), from the output's gradient dy (N, K, H, W).
 /// REQUIRES: Computes(x, weight).
 at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& weight);
 
-/// dweight (K, C, 3, 3) += its gradient by dy (N, K, H, W). Where `overwrites`, what it was does
-/// not matter.
-/// REQUIRES: Computes(x, dweight), and dweight is contiguous.
+/// Adds the weight gradient that follows from dy (N, K, H, W) to dweight (K, C, 3, 3). If
+/// `overwrites`, stores it instead; then the old values are not read. REQUIRES: Computes(x,
+/// dweight), and dweight is contiguous.
 void AddWeightGradient(const at::Tensor& dweight, const at::Tensor& dy, const at::Tensor& x,
                        bool overwrites);
 

@@ -1,4 +1,4 @@
-// Against ATen's convolution in double.
+// Tests the Winograd convolutions against ATen's convolution in double.
 #include "engine/layers/kernels/winograd.h"
 
 #include <ATen/ATen.h>
@@ -20,13 +20,14 @@ namespace {
 using testing::Normal;
 using testing::SameBits;
 
-/// A batch, its convolution's channels, and the size of its pictures.
+/// The size of a batch, the channels of its convolution, and the size of its images.
 struct Case {
   int64_t images, inputs, outputs, height, width;
 };
 
-/// Even and odd sizes, rows of tiles longer and shorter than a register, more tiles than are
-/// transformed at a time within one picture and over several, more outputs than are at a time.
+/// The cases have even and odd sizes, rows of tiles longer and shorter than a register, more tiles
+/// than are transformed at a time (within one image and in several), and more outputs than are
+/// computed at a time.
 constexpr Case kCases[] = {{8, 48, 64, 4, 4},   {2, 64, 48, 16, 16},  {3, 48, 80, 7, 13},
                            {1, 48, 48, 11, 66}, {2, 48, 48, 50, 37},  {9, 64, 48, 16, 16},
                            {8, 400, 112, 5, 5}, {2, 48, 400, 12, 10}, {1, 64, 64, 2, 70},
@@ -55,7 +56,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ATensGradients(const Tensors& t, 
                                   {1, 1}, {1, 1}, false, {0, 0}, 1, {true, true, false});
 }
 
-/// |actual - exact| / |exact|
+/// The relative error |actual - exact| / |exact|.
 double Error(const at::Tensor& actual, const at::Tensor& exact) {
   EXPECT_EQ(actual.sizes(), exact.sizes());
   return ((actual.to(at::kDouble) - exact).norm() / exact.norm()).item<double>();

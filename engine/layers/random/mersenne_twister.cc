@@ -1,3 +1,7 @@
+// PyTorch's engine computes one random word at a time. Here all 624 words of the next state are
+// computed in loops that the compiler vectorises, and then as many pairs of words as there are
+// elements are compared with the limit p * 2^53. Two words make one element, as in at::bernoulli_:
+// the lower 53 bits of both count.
 #include "engine/layers/random/mersenne_twister.h"
 
 #include <algorithm>
@@ -11,10 +15,10 @@ namespace {
 
 constexpr int kWords = at::MERSENNE_STATE_N;
 constexpr int kFar = at::MERSENNE_STATE_M;  // the distance of the word that is mixed into a word
-constexpr int kDrawsOfElement = 2;          // draws have 32 bits
-constexpr int kDigits = 53;  // bits of a double's mantissa; so many bits of two draws count
+constexpr int kDrawsOfElement = 2;          // words of 32 bits
+constexpr int kDigits = 53;  // bits of a double's mantissa: the bits of two draws that count
 
-/// Of a word of the state, and its successor.
+/// The twist of the Mersenne Twister, for a word of the state and its successor.
 inline uint32_t Twisted(uint32_t own, uint32_t next) {
   const uint32_t mixed = (own & at::UMASK) | (next & at::LMASK);
   return (mixed >> 1) ^ (-(next & 1) & at::MATRIX_A);
@@ -44,7 +48,7 @@ STRATA_WIDEST void Fill(const uint32_t* words, uint64_t limit, float* elements, 
     word ^= (word << 15) & 0xefc60000;
     draws[i] = word ^ (word >> 18);
   }
-  // The upper half's digits, then the lower half where they are equal.
+  // Compares the digits of the upper half, and those of the lower half if the upper ones are equal.
   constexpr uint32_t kUpperDigits = (uint32_t{1} << (kDigits - 32)) - 1;
   const auto upper = static_cast<uint32_t>(limit >> 32), lower = static_cast<uint32_t>(limit);
   for (int i = 0; i < count; ++i) {

@@ -153,8 +153,9 @@ void DrawBernoulliFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet k
   torch::jit::push(*stack, self);
 }
 
-/// While one lives, an accelerator's own generator stands where the scope's does, and the scope's
-/// goes on behind what was drawn. The threads of a process take turns.
+/// While an object lives, the device's default generator has the state of the scope's generator. At
+/// the end the scope's generator is moved past the numbers that were drawn. A lock makes the
+/// threads of a process take turns.
 class DeviceDraws {
  public:
   explicit DeviceDraws(c10::Device device)
@@ -184,7 +185,7 @@ constexpr const char* kDrawOnDevices[] = {
     "_scaled_dot_product_flash_attention",
 };
 
-/// How likely they drop a number.
+/// The probability with which such an operator drops an element.
 double ProbabilityOf(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
   std::optional<int> place = schema.argumentIndexWithName("dropout_p");
   if (!place) place = schema.argumentIndexWithName("p");
@@ -192,7 +193,7 @@ double ProbabilityOf(const c10::FunctionSchema& schema, const torch::jit::Stack&
   return stack[stack.size() - schema.arguments().size() + *place].toDouble();
 }
 
-/// The boxed kernel of those operators. On the CPU they are made of others, which draw from the
+/// The boxed kernel of these operators. On the CPU they are composed of others, which draw from the
 /// scope.
 void DrawOnDevice(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
@@ -256,7 +257,7 @@ RandomScope::~RandomScope() {
 }
 
 uint64_t SplitSeed(c10::Device device) {
-  constexpr uint64_t kOneDraw = 4;  // CUDA's offsets are multiples of it
+  constexpr uint64_t kOneDraw = 4;  // CUDA's offsets must be multiples of this
   STRATA_CHECK(scopes.top()) << "a seed is split outside of any scope";
   at::Generator generator = scopes.top()->For(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());

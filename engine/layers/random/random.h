@@ -22,9 +22,9 @@ namespace strata {
 /// run.
 ///
 /// Some operators draw though they take no generator argument. On the CPU, dropout and
-/// scaled_dot_product_attention are made of operators that take one. On an accelerator dropout, and
-/// attention whose scores are not stored, draw from the device's generator, which stands where the
-/// scope's does meanwhile: the threads of a process take turns.
+/// scaled_dot_product_attention are made of operators that take one. On an accelerator, dropout and
+/// fused attention draw from the device's default generator. During the call it is set to the state
+/// of the scope's generator, under a lock: the threads of a process take turns.
 class RandomScope {
  public:
   explicit RandomScope(uint64_t seed);
@@ -33,13 +33,13 @@ class RandomScope {
   RandomScope& operator=(const RandomScope&) = delete;
 };
 
-/// A seed for a scope of its own within this one, drawn on the device: the scope goes on at the
-/// same place, however much is drawn in the other. REQUIRES: a scope, and a device whose generators
-/// have offsets (CUDA).
+/// Draws a seed for a nested scope from the device's generator of this scope. So this scope
+/// continues at the same place, however much is drawn in the nested one. REQUIRES: a scope, and a
+/// device whose generators have offsets (CUDA).
 uint64_t SplitSeed(c10::Device device);
 
-/// The seed of this thread's innermost scope, which a recomputed forward has again. REQUIRES: a
-/// scope.
+/// The seed of this thread's innermost scope. A recomputed forward gets the same seed again.
+/// REQUIRES: a scope.
 uint64_t ScopeSeed();
 
 /// True when something was drawn from this thread's innermost scope.

@@ -20,8 +20,8 @@ namespace {
 using testing::SameBits;
 using Draw = std::function<at::Tensor()>;
 
-/// The result of `draw` in a PyTorch program after torch.manual_seed(seed): with the default
-/// generator, and without our kernels.
+/// The result of `draw` in a PyTorch program after torch.manual_seed(seed): it uses the default
+/// generator and none of the kernels of random.cc.
 at::Tensor AfterManualSeed(uint64_t seed, const Draw& draw) {
   at::manual_seed(seed);
   return draw();
@@ -149,7 +149,8 @@ TEST(RandomScope, FourThreadsDrawWithoutDisturbingEachOther) {
   EXPECT_EQ(wrong, std::vector<int>(4));
 }
 
-// Sizes around the 312 elements of a state of the generator, and the 8 of a register.
+// The sizes are around 312, the number of elements drawn per state of the generator, and around 8,
+// the number in a register.
 TEST(RandomScope, DrawsZerosAndOnesAsPyTorchAndGoesOnAsItDoes) {
   for (const int64_t size : {0, 1, 7, 8, 311, 312, 313, 1000, 5000}) {
     for (const double p : {0.0, 0.1, 0.5, 0.9, 1.0}) {
