@@ -142,7 +142,7 @@ at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias) {
   at::Tensor result = at::empty({x.size(0), weight.size(0)}, x.options());
   if (bias) result.copy_(bias->expand_as(result));
-  if (skips) return result;
+  if (skips) return bias ? result : result.zero_();
   STRATA_CHECK(SuitsOneDnn(x, weight)) << x.sizes() << " " << weight.sizes();
   at::native::mkldnn_matmul(x, weight.t(), result, bias ? 1 : 0, 1);
   return result;

@@ -175,6 +175,10 @@ TEST(SkippedTest, OfOurOwnToo) {
   const products::Skipped skip;
   EXPECT_EQ(products::Product(a, b).abs().max().item<double>(), 0);
   EXPECT_TRUE(products::TimesTransposed(a, b.t().contiguous(), bias).equal(at::ones({3, 5})));
+  // The allocator gives back memory that was just freed, here full of other values.
+  at::full({3, 5}, 7.0);
+  EXPECT_TRUE(
+      products::TimesTransposed(a, b.t().contiguous(), std::nullopt).equal(at::zeros({3, 5})));
   const at::Tensor sum = at::ones({3, 5});
   products::Add(sum, a, b, /*overwrites=*/false);
   EXPECT_TRUE(sum.equal(at::ones({3, 5})));
