@@ -131,7 +131,7 @@ void NotePassedStates(const Job& job, const std::vector<TensorSpecs>& inputs, Pl
   }
 }
 
-/// Adds a notice if data.test has the default split "train", which is meant for data.train.
+/// Adds a notice if data.test has the split "train", which is the default and meant for data.train.
 void NoteTestSplit(const DataSpec& train, const DataSpec& test, Plan& plan) {
   const auto is_part = [](std::string_view kind) { return kind == "part"; };
   if (!HasEnd(train) || !HasEnd(test) || AnySource(test, is_part))

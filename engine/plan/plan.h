@@ -84,7 +84,7 @@ struct Plan {
   int stages_per_rank() const { return static_cast<int>(stages.size()) / pipe(); }
   /// The rank of every stage.
   std::vector<int> stage_ranks() const;
-  /// The stages that hold a tied parameter with a gradient, ascending. Their programs need
+  /// The stages of ties with a gradient and more than one use, ascending. Their programs need
   /// REDUCE_TIED.
   std::vector<int> tied_stages() const;
   std::vector<int> segments() const;  ///< LayerPlan::segment of every layer

@@ -12,8 +12,8 @@ namespace strata {
 ///  1. earlier measurements of these layers, in a training or alone;
 ///  2. a short measurement of these layers now, if it fits the budget;
 ///  3. rates that are measured once per machine (Calibration);
-///  4. stated rates: if no layer can run, if several machines must agree on the seconds, or if
-///  STRATA_RATES=stated is in the environment, which gives the same plan everywhere.
+///  4. stated rates, if no layer can run, if several machines must agree on the seconds, or if
+///     STRATA_RATES=stated is in the environment, which gives the same plan everywhere.
 /// Without shapes "auto" has no costs. If nothing is chosen, options.wants_known asks for earlier
 /// measurements only. Throws as MakePlan() does.
 void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchShapes& shapes,

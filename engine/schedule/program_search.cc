@@ -35,6 +35,11 @@ struct Measured {
   Score score;
 };
 
+/// Searches in three steps, each of which simulates every candidate (Simulate()) and keeps the best
+/// one by its score: all named schedules that fit; list schedules for several rules, limits of
+/// memory and maps (TryLists()); and local search from the best of these (Improve()). The last two
+/// stop when the simulated actions exceed their budget, which is counted instead of time so that
+/// the answer is the same on every machine.
 class ProgramSearch {
  public:
   ProgramSearch(const Sizes& sizes, const ProgramSearchOptions& options)

@@ -58,6 +58,11 @@ std::vector<std::vector<int>> WaysOf(const Job& job, const ModelCosts& costs, in
   return {{}, std::move(each), std::move(all)};
 }
 
+/// Computes the cost of a stage for BestCut(): the memory or the time of the layers from `begin` to
+/// `end`, the least over the ways to recompute that keep to the limit. Without a limit and
+/// recomputation the time is a difference of prefix sums. Otherwise the sums of every pair (begin,
+/// end) that is asked for are computed once and stored. If no cut keeps to the limit, a second
+/// search finds the cut with the least memory for the error message.
 class Cutter {
  public:
   Cutter(const Job& job, const ModelCosts& costs, const CostCutOptions& options)

@@ -32,14 +32,14 @@ inline std::vector<Window> AllWindows(int items, int parts) {
 }
 
 /// A Problem has the members
-///   using Cost;                             of some parts, at least Cost{}, which no parts cost
-///   const std::vector<Window>& windows();   of each bound; the first and the last have one place
-///   std::optional<Cost> Of(int part, int begin, int end);   nothing: it is not allowed
-///   static Cost Join(Cost part, Cost rest);                 at least the cost of both
+///   using Cost;                             a cost; Cost{} is the least one and that of no parts
+///   const std::vector<Window>& windows();   by bound; those of the first and last have one place
+///   std::optional<Cost> Of(int part, int begin, int end);   the cost of a part; nothing if it is
+///                                                           not allowed
+///   static Cost Join(Cost part, Cost rest);   the cost of both, at least that of each
 ///   static constexpr bool kIsMonge;
 ///   bool AreAbove(int begin, int end, Cost least);   optional: true if all parts from `begin` to
-///   `end`
-///                                                    or further cost more than `least`
+///                                                    `end` or further cost more than `least`
 /// In a Monge problem the costs are a Monge array, so the best ends of a row ascend with the
 /// begins. Every place of its windows must lead to an allowed cut, and no end after an end that is
 /// not allowed may be allowed.
