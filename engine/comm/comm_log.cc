@@ -1,4 +1,5 @@
-// Sums calls of one kind, group and size, on a rank and then over all ranks.
+// Sums the calls of one kind, group and size: first on each rank (CommLog), then over all ranks
+// (JoinRecords()).
 #include "engine/comm/comm_log.h"
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// CommLog: the times and sizes of one rank's collectives and messages, for --comm_log. Torch-free.
+// CommLog: counts and times one rank's collectives and messages, for --comm_log. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,20 @@
 
 namespace strata {
 
-/// One line of the log: all calls of one collective in one group with one size.
+/// One line of the log: all calls of one collective (or message) in one group with one size.
 struct CommRecord {
   std::string collective;  ///< "all_reduce"; "send" and "recv" for messages between two ranks
   std::string group;       ///< "data"; for a message the axis along which it goes: "pipe"
-  int ranks = 1;           ///< how many the group has
-  int64_t bytes = 0;       ///< in one call: the longer of input and output
+  int ranks = 1;           ///< the number of ranks in the group
+  int64_t bytes = 0;       ///< the size of one call: the longer of its input and output
   int64_t calls = 0;
-  /// The sum over all calls. A collective is timed from the start of its work to the end. A message
-  /// is timed by how long the rank was inside the call; most of a recv is waiting.
+  /// The sum over all calls. A collective is timed from the start of its work to its end. A message
+  /// is timed from the call of Send() or Wait() to its return; most of the time of a "recv" is
+  /// waiting.
   double seconds = 0;
-  // Only after JoinRecords():
-  int slowest = -1;            ///< the rank that spent most time
-  double slowest_seconds = 0;  ///< its time
+  // The fields below are set by JoinRecords() only:
+  int slowest = -1;  ///< the rank that spent the most time in these calls; -1 before JoinRecords()
+  double slowest_seconds = 0;  ///< the seconds that this rank spent in them
 
   /// Bytes per second: bytes * calls / seconds.
   double algorithm_bandwidth() const;
@@ -35,7 +36,7 @@ struct CommRecord {
   double bus_bandwidth() const;
 };
 
-/// A table for people.
+/// Formats the records as a table for the terminal.
 std::string CommText(const std::vector<CommRecord>& records);
 
 /// The records as JSON, for JoinRecords() on another rank.
@@ -47,20 +48,19 @@ std::vector<CommRecord> JoinRecords(const std::vector<std::string>& texts);
 /// Collects the records of one rank. Any thread may call it.
 class CommLog {
  public:
-  /// Hears of each call; on any thread.
+  /// Called for each call, on the thread that makes it.
   using Listener = std::function<void(const std::string& collective, const std::string& group,
                                       int64_t bytes, double seconds)>;
 
-  /// `counts` = false: nothing but the listener hears of the calls.
+  /// `counts` = false keeps no records; calls are only passed on to the listener.
   explicit CommLog(bool counts = true, Listener listener = {})
       : counts_(counts), listener_(std::move(listener)) {}
 
-  /// Counts one call.
+  /// Counts one call that took `seconds`, and passes it on to the listener.
   void Add(const std::string& collective, const std::string& group, int ranks, int64_t bytes,
            double seconds);
   /// All records, sorted by collective, group and bytes.
   std::vector<CommRecord> Records() const;
-  /// Removes all records.
   void Clear();
 
  private:

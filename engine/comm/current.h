@@ -5,7 +5,7 @@
 
 namespace strata {
 
-/// The transport of the calling thread's rank; null on a thread that is no rank.
+/// The transport of the calling thread's rank; null on a thread that runs no rank.
 Transport* CurrentTransport();
 
 /// While an object lives, `transport` is CurrentTransport() on the thread that made the object.

@@ -1,4 +1,4 @@
-// The checks of a call, and the calls with equal parts by way of Run().
+// Checks calls (CheckCollective()), and expresses the calls with equal parts by Run().
 #include "engine/comm/group.h"
 
 #include <algorithm>

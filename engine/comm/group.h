@@ -19,10 +19,11 @@
 
 namespace strata {
 
-/// Which ranks form a group; the same value on every rank.
+/// The name and the ranks of a group; the same value on every rank.
 struct GroupSpec {
-  std::string name;        ///< "data", "model"; a rank is in at most one group of each name
-  std::vector<int> ranks;  ///< of the transport, each once; ranks[p] is at place p of the group
+  std::string name;  ///< "data", "model"; a rank is in at most one group of each name
+  std::vector<int>
+      ranks;  ///< numbers of the transport's ranks, each once; ranks[p] is at place p of the group
   bool operator==(const GroupSpec&) const = default;
 };
 
@@ -41,12 +42,12 @@ struct Collective {
     kReduceScatter,
     kAllToAll,
     kBarrier,
-    kSend,  ///< a message to another place; done once the input may be written to again
-    kRecv,  ///< the next message from another place; its kSend must have the same size
+    kSend,  ///< sends a message to another place; done once the input may be written to again
+    kRecv,  ///< receives the next message from another place; its kSend must have the same size
   };
   Kind kind = Kind::kBarrier;
   ReduceOp op = ReduceOp::kSum;
-  int root = 0;            ///< the sending place of a broadcast; of a message the other end's place
+  int root = 0;  ///< the place that sends a broadcast; for a message, the place of the other end
   at::Tensor input = {};   ///< undefined for a barrier
   at::Tensor output = {};  ///< may be `input` (all-reduce, broadcast); is `input` for a message
   /// For all-gather and reduce-scatter: where the parts of the longer tensor begin and end, in
@@ -98,13 +99,15 @@ class Group {
   /// From now on calls are timed and counted in `log`; null ends that. No call may be under way.
   void set_log(std::shared_ptr<CommLog> log) { log_ = std::move(log); }
 
-  // Each is Run() of one kind, with equal parts. Those with one tensor work in place.
+  // Each of these is Run() of one kind of call, with equal parts. Those with one tensor work in
+  // place.
   void AllReduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
-  /// `root`: the place in the group whose tensor all get.
+  /// Copies the tensor of place `root` into the tensor of every rank.
   void Broadcast(const at::Tensor& tensor, int root);
-  /// `output` becomes the inputs of all ranks, one behind the other, in the order of places.
+  /// Writes the inputs of all ranks, in the order of places, one behind the other into `output`.
   void AllGather(const at::Tensor& input, const at::Tensor& output);
-  /// Reduces all inputs and cuts the result into size() parts. `output` becomes part place().
+  /// Reduces all inputs, cuts the result into size() equal parts, and writes part place() to
+  /// `output`.
   void ReduceScatter(const at::Tensor& input, const at::Tensor& output,
                      ReduceOp op = ReduceOp::kSum);
   /// Part j of `input` goes to place j; part i of `output` comes from place i.
@@ -112,8 +115,8 @@ class Group {
   /// Waits until all ranks of the group have called it.
   void Barrier();
   /// Messages from one place to another arrive in the order in which they were sent. Send() does
-  /// not wait for its Recv(), except on NCCL: there, two ranks that both send to each other first
-  /// wait for ever.
+  /// not wait for its Recv(), except on NCCL: there, two ranks that both send to each other before
+  /// they receive wait for ever.
   void Send(const at::Tensor& tensor, int place);
   void Recv(const at::Tensor& tensor, int place);
 

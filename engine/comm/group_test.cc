@@ -25,8 +25,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Kind = Collective::Kind;
 
-/// Runs `body` for every rank on its own thread. Who throws fails the test, and ends the others,
-/// which may wait for it.
+/// Runs `body` for every rank on its own thread. A rank that throws fails the test and aborts the
+/// others, which may be waiting for it.
 void OnRanks(int world_size, const std::vector<GroupSpec>& groups,
              const std::function<void(Transport&)>& body) {
   const auto ends = MakeThreadTransports(world_size, {}, groups);
@@ -65,7 +65,7 @@ TEST(GroupTest, GroupsOfARankDoNotMeet) {
     const at::Tensor sum = at::full({50000}, end.rank(), at::kFloat);
     const auto pending =
         data.Start({.kind = Kind::kAllReduce, .input = sum, .output = sum, .bounds = {}});
-    testing::CheckGroup(model);  // while the other group's call is under way
+    testing::CheckGroup(model);  // while the call in the other group is under way
     pending->Wait();
     EXPECT_EQ(sum[7].item<int>(), end.rank() < 2 ? 1 : 5);
   });
@@ -96,7 +96,8 @@ TEST(GroupTest, ATransportMayBeClosedWhileSomethingWaits) {
   EXPECT_THROW(pending->Wait(), WorldError);
 }
 
-/// A rank's end that calls `before` and `behind` around every wait for a message.
+/// A rank's end that calls `before` and `behind` around every wait for a message. Its collectives
+/// of control data do nothing.
 class WatchedEnd : public Transport {
  public:
   WatchedEnd(Transport& end, std::function<void()> before, std::function<void()> behind)
@@ -134,7 +135,7 @@ class WatchedEnd : public Transport {
   std::vector<std::unique_ptr<Link>> links_;
 };
 
-/// The messages that each rank waits for in `calls`, of a group of `size`.
+/// Makes `calls` in a group of `size` ranks. Returns for how many messages each rank has waited.
 std::vector<int> WaitsOf(int size, const std::function<void(Group&)>& calls) {
   GroupSpec spec = {"data", {}};
   for (int rank = 0; rank < size; ++rank) spec.ranks.push_back(rank);
@@ -147,7 +148,7 @@ std::vector<int> WaitsOf(int size, const std::function<void(Group&)>& calls) {
   return waits;
 }
 
-// In a group of 64 it would be 63 messages for each rank, and 4,032 for all.
+// If every rank sent to every other in a group of 64, each would get 63 messages, 4,032 in all.
 TEST(GroupTest, SmallTensorsOfLargeGroupsTakeTwoMessagesARank) {
   const auto sum = [](Group& group) { group.AllReduce(at::ones({100})); };
   EXPECT_THAT(WaitsOf(4, sum), ElementsAre(3, 3, 3, 3));
@@ -161,7 +162,7 @@ TEST(GroupTest, WiredLinksAreNoMoreThanTheyNeed) {
   GroupSpec large = {"data", {}};
   for (int rank = 0; rank < 64; ++rank) large.ranks.push_back(63 - rank);
   const std::vector<GroupSpec> groups = {large, {"model", {4, 5}}};
-  EXPECT_EQ(WiredGroupLinks(groups, 63).size(), 63u);  // at place 0
+  EXPECT_EQ(WiredGroupLinks(groups, 63).size(), 63u);  // the rank at place 0
   EXPECT_THAT(WiredGroupLinks(groups, 7), ElementsAre(LinkSpec{7, 63, 16}));
   EXPECT_THAT(WiredGroupLinks(groups, 4), ElementsAre(LinkSpec{4, 63, 16}, LinkSpec{4, 5, 17}));
   GroupSpec middle = {"data", {large.ranks.begin(), large.ranks.begin() + 16}};
@@ -170,8 +171,9 @@ TEST(GroupTest, WiredLinksAreNoMoreThanTheyNeed) {
   EXPECT_EQ(WiredGroupLinks({middle}, 50).size(), 1u);
 }
 
-/// What rank 1 gets, if it reads what rank 0 sent as late as it can: when rank 0 has returned and
-/// written to its input, or when it waits for its message number `number`.
+/// Runs one collective on two ranks and returns the output of rank 1, which reads rank 0's message
+/// as late as possible: when rank 0 has returned and overwritten its input, or when rank 0 waits
+/// for its message number `number`.
 at::Tensor ReadLate(Kind kind, int64_t inputs, int64_t outputs, int number) {
   const GroupSpec spec = {"data", {0, 1}};
   const auto ends = MakeThreadTransports(2, {}, {spec});
@@ -195,7 +197,8 @@ at::Tensor ReadLate(Kind kind, int64_t inputs, int64_t outputs, int number) {
   return run(reader, 100);
 }
 
-// Threads read each other's memory.
+// Threads read each other's memory, so a rank must not return before the others have read its
+// input.
 TEST(GroupTest, NobodyWritesToWhatAnotherThreadStillReads) {
   const auto expect = [](const at::Tensor& result, const std::vector<float>& expected) {
     EXPECT_TRUE(at::equal(result, at::tensor(expected))) << result;

@@ -1,4 +1,10 @@
-// The algorithms of link_group.h, on the caller's thread or on a worker of the group.
+// The algorithms of link_group.h. A call runs on the caller's thread (Run()) or on a worker thread
+// of the group (Start()). It cuts the tensor into one part for each rank, exchanges parts over the
+// links, and reduces this rank's own part. Cost for n ranks and a large tensor of B bytes: an
+// all-reduce sends 2(n-1) messages and 2(n-1)/n B bytes from each rank in two rounds;
+// reduce-scatter, all-gather and all-to-all send half of that in one round. Ranks that share memory
+// (threads) receive the sender's own tensors. So a call sends a copy, or it returns only after the
+// receivers have answered that they have read the tensor.
 #include "engine/comm/link_group.h"
 
 #include <ATen/core/grad_mode.h>
@@ -33,23 +39,24 @@ using Kind = Collective::Kind;
 using Tensors = std::vector<at::Tensor>;
 using Clock = std::chrono::steady_clock;
 
-/// Each group has a channel. Lower ones are for links between stages and for control data.
+/// The channel of the links of group number `group`. Channels below 16 are for links between stages
+/// and for control data.
 int ChannelOf(size_t group) { return 16 + static_cast<int>(group); }
 
-/// Up to this size it is quicker to send the whole tensor to all ranks than parts to their owners
-/// and back.
+/// Up to this size it is quicker to send the whole tensor to all ranks than to send parts to their
+/// owners and back.
 constexpr size_t kSmallBytes = 16 << 10;
-/// Ranks of groups of up to this size send small tensors to each other: a rank waits for one round
-/// of messages. In larger groups they go through the rank at place 0: two rounds, but messages in
-/// proportion to the ranks.
+/// In groups of up to this many ranks every rank sends a small tensor to every other: one round of
+/// messages. In larger groups small tensors go through the rank at place 0: two rounds, but only
+/// 2(n-1) messages.
 constexpr size_t kSmallGroup = 4;
-/// Groups of up to this size have connections between all their ranks.
+/// In groups of up to this many ranks every pair of ranks has a connection.
 constexpr size_t kWiredGroup = 16;
 /// Parts begin at a multiple of this many elements, so that vector loops start aligned.
 constexpr int64_t kAlign = 16;
 
-/// Reduces the pieces in their order into `result`, which may be one of the first two. REQUIRES: at
-/// least two.
+/// Reduces the pieces in their order into `result`, which may be one of the first two. REQUIRES:
+/// there are at least two pieces.
 void ReduceInto(at::Tensor& result, const Tensors& pieces, ReduceOp op) {
   const auto combine = [op](at::Tensor& result, const at::Tensor& a, const at::Tensor& b) {
     switch (op) {
@@ -73,7 +80,7 @@ void ReduceInto(at::Tensor& result, const Tensors& pieces, ReduceOp op) {
   if (op == ReduceOp::kAvg) result.div_(static_cast<double>(pieces.size()));
 }
 
-/// The same into new memory.
+/// Reduces the pieces in their order into new memory.
 at::Tensor Reduce(const Tensors& pieces, ReduceOp op) {
   at::Tensor result = at::empty_like(pieces[0]);
   ReduceInto(result, pieces, op);
@@ -86,7 +93,7 @@ at::Tensor Part(const at::Tensor& flat, const std::vector<int64_t>& bounds, int 
   return flat.narrow(0, bounds[place], bounds[place + 1] - bounds[place]);
 }
 
-/// A call that the worker thread has to do, does, or has done.
+/// A call on the queue of the worker thread: waiting, running, or done.
 class LinkPending : public Pending {
  public:
   explicit LinkPending(Collective asked)
@@ -98,13 +105,13 @@ class LinkPending : public Pending {
     } else if (!IsOver(seconds)) {
       return false;
     }
-    over_.get();  // rethrows what ended it
+    over_.get();  // rethrows the error that ended the call
     after_.Block();
     return true;
   }
   bool done() const override { return IsOver(0); }
 
-  /// Does the call; on the worker thread.
+  /// Does the call and sets its end; runs on the worker thread.
   void Do(const std::function<void(const Collective&)>& execute) {
     try {
       const c10::DeviceGuard guard(device_);
@@ -133,12 +140,12 @@ class LinkPending : public Pending {
 
   const c10::Device device_;
   const StreamPoint before_;
-  StreamPoint after_;  // set before the end
+  StreamPoint after_;  // written before end_ is set, read after it
   std::promise<void> end_;
   const std::shared_future<void> over_ = end_.get_future().share();
 };
 
-/// A thread that does the started calls, one after the other.
+/// A thread that does the started calls in order.
 class Worker {
  public:
   Worker(int memory_account, std::function<void(const Collective&)> execute)
@@ -231,7 +238,7 @@ class LinkGroup : public Group {
 
  private:
   struct Peer {
-    SendLink* send = nullptr;  // both are null for this rank itself
+    SendLink* send = nullptr;  // both are null for this rank's own place
     RecvLink* receive = nullptr;
   };
 
@@ -279,14 +286,16 @@ class LinkGroup : public Group {
     if (tensor.nbytes() <= kSmallBytes) return AllReduceSmall(tensor, collective.op);
     const std::vector<int64_t> bounds = EvenBounds(tensor.numel(), size(), kAlign);
     const at::Tensor part = Part(tensor, bounds, place());
-    // Ranks that share memory may still read it when the caller writes to `tensor` again.
+    // With shared memory the others may still read this part when the caller writes to `tensor`
+    // again.
     at::Tensor mine = shares_memory_ ? at::empty_like(part) : part;
     ReducePart(tensor, bounds, collective.op, mine);
     GatherParts(mine, tensor, bounds);
     Flush();
   }
 
-  /// What is sent is new memory, which nobody writes to while others read it.
+  /// All-reduces a small tensor without parts. It sends a copy, which nobody writes to while others
+  /// read it.
   void AllReduceSmall(const at::Tensor& tensor, ReduceOp op) {
     if (size() == 1) return;
     const at::Tensor mine = tensor.clone();
@@ -361,7 +370,7 @@ class LinkGroup : public Group {
     ReduceInto(result, pieces, op);
   }
 
-  /// Fills `whole` with the parts of all ranks; `mine` is this rank's.
+  /// Fills `whole` with the parts of all ranks; `mine` is this rank's part.
   void GatherParts(const at::Tensor& mine, const at::Tensor& whole,
                    const std::vector<int64_t>& bounds) {
     ExchangeParts([&](int) { return mine; }, whole, bounds);
@@ -398,8 +407,8 @@ class LinkGroup : public Group {
     return pieces;
   }
 
-  /// Sends outgoing(p) to every other place p, and puts what they send, and outgoing(place()), into
-  /// the parts of `whole`.
+  /// Sends outgoing(p) to every other place p. Part p of `whole` becomes what place p sends here;
+  /// this rank's part becomes outgoing(place()).
   template <class Outgoing>
   void ExchangeParts(const Outgoing& outgoing, const at::Tensor& whole,
                      const std::vector<int64_t>& bounds) {
@@ -409,12 +418,12 @@ class LinkGroup : public Group {
     ForEachPeer([&](int p) { CopyOver(Await(p), Part(whole, bounds, p)); });
   }
 
-  /// Waits until the other ranks have read what this one sent them of `tensor`.
+  /// Waits until the other ranks have read what this rank sent them from `tensor`.
   void Release(const at::Tensor& tensor) {
     Flush();
     if (!shares_memory_) return;
-    // An empty tensor is the answer "read". On an accelerator it also carries the sender's stream
-    // position, so this rank's stream waits until the reading is done.
+    // The answer "read" is an empty tensor. On an accelerator the message also carries the point of
+    // the reader's stream, so that this rank's stream waits until the reading is done.
     const at::Tensor token = tensor.narrow(0, 0, 0);
     Exchange([&](int) { return token; }, [](int) { return 0; });
   }
@@ -423,7 +432,7 @@ class LinkGroup : public Group {
     peers_[p].receive->PostInto(SpecOf(where), where);
   }
 
-  /// May wait when much is under way to the peer already.
+  /// Sends to place p. May wait while many earlier messages to that place are still under way.
   void Send(int p, const at::Tensor& tensor) {
     awaited_ = spec().ranks[p];
     peers_[p].send->Send({tensor});
@@ -445,8 +454,8 @@ class LinkGroup : public Group {
     return tensor;
   }
 
-  /// Calls function(p) for every other place p. Each rank begins with the place behind its own, so
-  /// that they do not all turn to the same one at once.
+  /// Calls function(p) for every other place p. Each rank begins with the place after its own, so
+  /// that the ranks do not all send to the same place at once.
   template <class Function>
   void ForEachPeer(const Function& function) {
     for (int i = 1; i < size(); ++i) function((place() + i) % size());
@@ -455,7 +464,7 @@ class LinkGroup : public Group {
   const int memory_account_;
   const bool shares_memory_;
   std::vector<Peer> peers_;         // by place
-  std::unique_ptr<Worker> worker_;  // from the first Start() on
+  std::unique_ptr<Worker> worker_;  // null until the first Start()
 };
 
 }  // namespace

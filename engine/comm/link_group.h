@@ -1,5 +1,5 @@
-// Collectives over the links of a transport. The transports "threads" and "gloo" use them for their
-// groups.
+// Collectives over the links of a transport, for the groups of the transports "threads" and "gloo".
+// It is not used over NCCL, which has collectives of its own.
 //
 //   all-reduce of 3 ranks          rank 0     rank 1     rank 2
 //     every rank has               a0 b0 c0   a1 b1 c1   a2 b2 c2
@@ -26,17 +26,17 @@ namespace strata {
 /// directions, on one channel for each group.
 void AddGroupLinks(const std::vector<GroupSpec>& groups, std::vector<LinkSpec>& links);
 
-/// The links of rank `rank` that are worth a connection of their own. In groups of up to 16 ranks
-/// it is all of them; in larger ones those over which the small tensors of all-reduces and barriers
-/// go. Messages to the rank take the opposite directions.
+/// The links from rank `rank` that deserve a connection (wire) of their own: in groups of up to 16
+/// ranks all links, in larger groups only those that carry the small tensors of all-reduces and
+/// barriers. Links to the rank are the same in the opposite direction.
 std::vector<LinkSpec> WiredGroupLinks(const std::vector<GroupSpec>& groups, int rank);
 
 /// kYes: a received tensor is the sender's own memory, so a sender waits until it has been read.
 enum class SharesMemory { kNo, kYes };
 
-/// The groups of `specs` that the transport's rank is in, in the order of `specs`. The transport
-/// must have the links of AddGroupLinks(specs), and must outlive the groups. Before a group is
-/// destroyed, its calls must be done, or the transport aborted.
+/// Makes the groups of `specs` that contain the transport's rank, in the order of `specs`. The
+/// transport must have the links of AddGroupLinks(specs) and must outlive the groups. Before a
+/// group is destroyed, its calls must be done, or the transport aborted.
 std::vector<std::unique_ptr<Group>> OpenLinkGroups(Transport& transport,
                                                    const std::vector<GroupSpec>& specs,
                                                    SharesMemory shares_memory);

@@ -1,4 +1,4 @@
-// A wrapper around each link. The clock runs while the rank is inside a call.
+// Wraps each link. A call is timed from its begin to its return on the rank's thread.
 #include "engine/comm/logged_links.h"
 
 #include <chrono>

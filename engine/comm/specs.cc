@@ -1,4 +1,3 @@
-// Shapes and dtypes from torch's tensors and back.
 #include "engine/comm/specs.h"
 
 #include <ATen/ops/empty.h>

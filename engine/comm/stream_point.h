@@ -8,7 +8,7 @@
 
 namespace strata {
 
-/// On the CPU it does nothing, since there is nothing to wait for.
+/// On the CPU all its functions do nothing, since work on the CPU is done when its call returns.
 class StreamPoint {
  public:
   StreamPoint() = default;

@@ -34,7 +34,7 @@ inline void Require(bool condition, const std::string& what) {
   if (!condition) throw Error("expected " + what);
 }
 
-/// What a rank does with its place, in a process of its own.
+/// The code of one rank, which runs in a process of its own.
 using RankBody = std::function<void(const RankPlace& place)>;
 
 /// Runs `body` in one process for each rank and returns their wait statuses. A body that throws
@@ -72,7 +72,7 @@ inline std::vector<int> RunProcesses(int world_size, const RankBody& body) {
   return statuses;
 }
 
-/// Every direction between two ranks, for activations and gradients.
+/// The links from every rank to every other, for activations and gradients.
 inline std::vector<LinkSpec> AllLinks(int world_size) {
   std::vector<LinkSpec> links;
   for (int from = 0; from < world_size; ++from) {
@@ -84,7 +84,7 @@ inline std::vector<LinkSpec> AllLinks(int world_size) {
   return links;
 }
 
-/// From now on this process may not read the memory of others, as in some containers.
+/// Forbids this process to read the memory of other processes from now on, as some containers do.
 inline void DenyPeerMemory() {
   const auto number = static_cast<unsigned>(offsetof(seccomp_data, nr));
   sock_filter filter[] = {
@@ -98,7 +98,8 @@ inline void DenyPeerMemory() {
   Require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "a filter of system calls");
 }
 
-/// The same with a transport over Gloo. Ranks for which `is_denied` may not read others' memory.
+/// Runs `body` on ranks that are processes with a transport over Gloo. Ranks for which `is_denied`
+/// returns true may not read the memory of others.
 inline std::vector<int> RunGlooRanks(
     int world_size, const std::vector<GroupSpec>& groups,
     const std::function<void(Transport&)>& body,
@@ -107,7 +108,7 @@ inline std::vector<int> RunGlooRanks(
     if (is_denied(place.rank)) DenyPeerMemory();
     const auto transport = MakeGlooTransport(place, AllLinks(world_size), groups, 60);
     body(*transport);
-    // The store lives in rank 0, so no rank leaves before all are done.
+    // Rank 0 serves the store, so every rank stays until all are done.
     transport->Barrier();
   });
 }
@@ -118,13 +119,13 @@ inline void ExpectAllWell(const std::vector<int>& statuses) {
   }
 }
 
-/// The test numbers of place `place`. Their sum over places depends on the order of its terms.
+/// Test data of place `place`. Their sum over the places depends on the order of its terms.
 inline at::Tensor Ragged(int64_t elements, int place, int salt = 0) {
   const at::Tensor i = at::arange(elements, at::kDouble).add(salt);
   return i.mul(0.37 * (place + 1)).sin().mul(place == 1 ? 1e6 : 1).to(at::kFloat);
 }
 
-/// The reduction of Ragged() of all places in ascending order.
+/// Ragged() of all places, reduced in ascending order of places.
 inline at::Tensor Reduced(int64_t elements, int places, ReduceOp op, int salt = 0) {
   at::Tensor result = Ragged(elements, 0, salt);
   for (int place = 1; place < places; ++place) {
@@ -137,7 +138,7 @@ inline at::Tensor Reduced(int64_t elements, int places, ReduceOp op, int salt = 
   return op == ReduceOp::kAvg ? result / static_cast<double>(places) : result;
 }
 
-/// Numbers of elements, around the size from which tensors are cut into parts.
+/// Numbers of elements on both sides of the size from which tensors are cut into parts.
 inline const std::vector<int64_t> kGroupSizes = {0, 1, 7, 4096, 4097, 20011};
 
 inline void CheckReductions(Group& group) {
@@ -233,7 +234,7 @@ inline void CheckStarted(Group& group) {
         {.kind = Collective::Kind::kAllReduce, .input = tensors[i], .output = tensors[i]}));
   }
   const at::Tensor last = at::full({3}, 1, at::kFloat);
-  group.AllReduce(last);  // behind those that were started
+  group.AllReduce(last);  // runs after the calls that were started before
   Require(at::equal(last, at::full({3}, n, at::kFloat)), "a sum of ones");
   for (int i = 7; i >= 0; --i) {
     Require(pending[i]->done() && pending[i]->Wait(0) && pending[i]->Wait(), "what came before");
@@ -241,7 +242,8 @@ inline void CheckStarted(Group& group) {
   }
 }
 
-/// Checks messages between all pairs, both ways at once. A sent tensor may be written to at once.
+/// Checks messages between all pairs of ranks, in both directions at once, and that a sent tensor
+/// may be written to as soon as Send() returns.
 inline void CheckMessages(Group& group) {
   const int n = group.size(), me = group.place();
   for (const int64_t elements : {0, 1, 300000}) {
@@ -261,7 +263,7 @@ inline void CheckMessages(Group& group) {
   }
 }
 
-/// Checks everything that a group must do. All its ranks call it; it throws Error on a failure.
+/// Runs all checks of a group. All its ranks call this; it throws Error on a failure.
 inline void CheckGroup(Group& group, int rounds = 3) {
   at::set_num_threads(1);
   CheckReductions(group);

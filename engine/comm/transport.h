@@ -15,10 +15,10 @@ namespace strata {
 
 class Group;  // group.h
 
-/// One direction between two ranks, first in first out. Both ends know the shapes of every message.
-/// Between threads and over Gloo the tensors arrive with the strides that they had; over NCCL they
-/// are contiguous.
-/// Errors: WorldError naming the peer when the transport was aborted or the peer is gone.
+/// The sending end of a link: one direction between two ranks, first in, first out. Both ends know
+/// the shapes of every message. Between threads and over Gloo the tensors arrive with the strides
+/// that they had; over NCCL they arrive contiguous. Errors: WorldError that names the peer when the
+/// transport was aborted or the peer is gone.
 class SendLink {
  public:
   virtual ~SendLink() = default;
@@ -36,8 +36,9 @@ class RecvLink {
   /// Announces the next message, so that it can arrive while the rank computes. The caller posts at
   /// most as many messages as it has free buffers.
   virtual void Post(const TensorSpecs& specs) = 0;
-  /// The same for a message of one tensor, which may arrive in the memory of `where`, a contiguous
-  /// tensor of that spec that nobody uses until then. The tensor of Wait() says where it is.
+  /// Does the same for a message of one tensor, which may arrive in the memory of `where`: a
+  /// contiguous tensor of that spec that nobody uses until Wait(). The tensor that Wait() returns
+  /// is `where` or another one.
   virtual void PostInto(const TensorSpec& spec, const at::Tensor& where) {
     (void)where;
     Post({spec});
@@ -57,8 +58,9 @@ class Links {
   virtual RecvLink& recv_link(int peer, int channel) = 0;
 };
 
-/// One rank's end. One thread calls it; only Abort(), AbortIfBroken(), SetStatus() and Statuses()
-/// may be called from any thread. All ranks must make the same collective calls in the same order.
+/// One rank's end of the transport. One thread calls it; only Abort(), AbortIfBroken(), SetStatus()
+/// and Statuses() may be called from any thread. All ranks must make the same collective calls in
+/// the same order.
 class Transport : public Links {
  public:
   virtual int rank() const = 0;
@@ -66,13 +68,13 @@ class Transport : public Links {
   /// "threads", "gloo" or "nccl".
   virtual const char* name() const = 0;
 
-  /// The group of this name that this rank is in; null when none was opened. Over NCCL its tensors
-  /// must be on the GPU, else in the host's memory.
+  /// The group of this name that contains this rank; null if none was opened. Over NCCL its tensors
+  /// must be on the GPU, otherwise in the host's memory.
   virtual Group* FindGroup(const std::string& name) {
     (void)name;
     return nullptr;
   }
-  /// The same for tensors in the host's memory; null when none was opened for them.
+  /// The group of this name for tensors in the host's memory; null if none was opened for them.
   virtual Group* FindHostGroup(const std::string& name) { return FindGroup(name); }
 
   /// Collective: the elementwise sum of all ranks' values, for small control data on the host. The
@@ -85,17 +87,17 @@ class Transport : public Links {
   /// Collective: waits until all ranks have called it.
   virtual void Barrier() = 0;
 
-  /// From any thread: all waits of this rank, present and later ones, throw WorldError(`why`)
-  /// within milliseconds. The watchdog calls it, and the rank when the launcher reports a dead
-  /// peer.
+  /// From any thread: makes all waits of this rank, present and later ones, throw WorldError(`why`)
+  /// within milliseconds. The watchdog calls it, and so does the rank when the launcher reports a
+  /// dead peer.
   virtual void Abort(const std::string& why) = 0;
 
-  /// From any thread: calls Abort() where a peer is known to be gone and this rank may be waiting
-  /// for its device, which tells nobody. The watchdog asks so now and then.
+  /// From any thread: calls Abort() if a peer is known to be gone. The watchdog calls this at
+  /// intervals, because a rank that waits for its device does not notice a lost peer by itself.
   virtual void AbortIfBroken() {}
 
-  /// From any thread: shows a status to the watchdogs of the other ranks, such as "rank 0 reads
-  /// micro-batch 3 from data.lua:7". They take a rank with a status for slow, not dead, and do not
+  /// From any thread: publishes a status to the watchdogs of the other ranks, such as "rank 0 reads
+  /// micro-batch 3 from data.lua:7". They treat a rank with a status as slow, not dead, and do not
   /// abort because of it. "" removes the status. A transport may ignore this.
   virtual void SetStatus(const std::string& status) { (void)status; }
   /// From any thread: the statuses of all ranks that have one.

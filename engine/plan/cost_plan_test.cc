@@ -1,4 +1,4 @@
-// Plans that go by costs: partition = "time" and "memory", memory limits, files of costs.
+// Tests of plans that go by costs: partition = "time" and "memory", memory limits, files of costs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Layer i takes as many seconds as `weights[i]`, half of them forward.
+/// Pretends that layer i takes `weights[i]` seconds, half of them forward.
 Measure Measuring(std::vector<double> weights) {
   return [weights](const MeasureTask&) {
     Profile profile;
@@ -100,8 +100,9 @@ TEST(PartitionByTime, TakesAFileOfCosts) {
               HasSubstr("cannot read the file"));
 }
 
-/// Answers for the job's own layers where they are known or can be measured, and for the probes of
-/// a calibration. Each pass takes a millisecond; where they are known, the first layer a second.
+/// A machine that answers for the job's own layers, if they are known or can be measured, and for
+/// the probes of a calibration. Each measured pass takes a millisecond; if the layers are known,
+/// the first one takes a second.
 struct Machine {
   bool knows_layers = false;
   std::function<void()> fails = [] {};
@@ -116,7 +117,7 @@ struct Machine {
       profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 1e-3});
       if (task.only_known) profile.layers[0] = {1, 1, 1};
       if (task.only_known) return profile;
-      const bool is_own = !task.job->loss.type.empty();  // probes have none
+      const bool is_own = !task.job->loss.type.empty();  // probes have no loss
       ++(is_own ? measured : probed);
       return is_own ? measures(profile) : profile;
     };
@@ -152,7 +153,7 @@ TEST(PartitionAuto, ProbesTellWhatItsOwnLayersDoNot) {
   const Plan failed = machine.PlanOf(job);
   EXPECT_EQ(failed.costs->seconds_from, SecondsFrom::kMeasuredRates);
   EXPECT_EQ(machine.probed, 1);
-  machine.measures = [](Profile profile) {  // time did not suffice
+  machine.measures = [](Profile profile) {  // the time was enough for layer 3 only
     profile.seconds_from = SecondsFrom::kMeasuredRates;
     profile.layers.assign(profile.layers.size(), {});
     profile.layers[3] = {5, 6, 7};
@@ -181,10 +182,10 @@ TEST(PartitionAuto, NobodyWaitsForLargeLayers) {
   const auto linear = [](int64_t in, int64_t out) {
     return MakeLayer("Linear", {in, out}, {}, {}, "net.lua:3");
   };
-  Job slow = AutoJob();  // 50 GFLOP at stated rates, a second
+  Job slow = AutoJob();  // 50 GFLOP, which take a second at stated rates
   slow.layers = {linear(64, 4096), linear(4096, 4096), linear(4096, 10)};
   slow.batch.micro_batch_size = 512;
-  Job large = AutoJob();  // 2 GiB
+  Job large = AutoJob();  // needs 2 GiB
   large.layers = {linear(64, 64), linear(64, 4 << 20)};
   large.batch.micro_batch_size = 1;
   for (const Job& job : {slow, large}) {
@@ -195,12 +196,12 @@ TEST(PartitionAuto, NobodyWaitsForLargeLayers) {
   }
 }
 
-/// Of layer 3 alone, or of all; probes take a millisecond.
+/// Knows the seconds of layer 3 only (kMeasuredRates) or of all layers. Probes take a millisecond.
 Measure KnowingSeconds(SecondsFrom from) {
   return [from](const MeasureTask& task) {
     Profile profile;
     profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 1e-3});
-    if (task.job->loss.type.empty()) return profile;  // the probes
+    if (task.job->loss.type.empty()) return profile;  // the task is that of the probes
     if (from == SecondsFrom::kMeasuredRates) profile.layers.assign(profile.layers.size(), {});
     profile.layers[3] = {5, 6, 7};
     profile.seconds_from = from;
@@ -291,7 +292,7 @@ TEST(PartitionByMemory, TakesWhatEachStageKeepsAlive) {
   Job job = DeepJob(4, 4);
   job.partition.method = "memory";
   const Plan plan = MakePlan(job, {}, nullptr);
-  // The first stage has four micro-batches alive, the last one.
+  // The first stage has four micro-batches alive, the last stage one.
   EXPECT_LT(plan.bounds[1], 4);
   EXPECT_GT(16 - plan.bounds[3], 4);
 }

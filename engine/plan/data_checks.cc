@@ -1,4 +1,5 @@
-// The checks of planning on what data brings, and what it tells about the loss.
+// Checks of the data against the layers, the loss and the metrics, and what the data tells about
+// the loss.
 #include "engine/plan/data_checks.h"
 
 #include <algorithm>
@@ -20,8 +21,8 @@ namespace {
 
 using Shapes = MicroBatchShapes;
 
-/// The first micro-batch of the training's data function. Later ones may have other shapes, and
-/// this one too where the job tells its input's, or does not train.
+/// Returns the first micro-batch of the training's data function and checks its number of rows. The
+/// check is left out if the job gives its input's shape or does not train.
 FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
   const FunctionRef& function = job.train_data.function;
   FirstBatch first = script.InferData(function, job.seed);
@@ -36,7 +37,7 @@ FirstBatch FirstOfTraining(const Job& job, int64_t rows, Script& script) {
                         Plural(rows, "row")));
 }
 
-/// What a micro-batch brings; nothing when neither the job nor its data tells.
+/// The input of a micro-batch; {} if neither the job nor its data tells it.
 TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<FirstBatch>& first) {
   if (job.input) return WithRows({*job.input}, rows);
   if (first) return first->input;
@@ -44,7 +45,8 @@ TensorSpecs MicroBatchInput(const Job& job, int64_t rows, const std::optional<Fi
   return HasEnd(data) ? WithRows(FactsOf(data).inputs, rows) : TensorSpecs{};
 }
 
-/// What the layers make of a micro-batch. The numbers of a script are easily whole.
+/// The outputs of all layers for a micro-batch. If a script's data has whole numbers where floats
+/// are needed, which happens easily, the error says how to convert them.
 std::vector<TensorSpecs> OutputsFor(const Job& job, const TensorSpecs& input, Script* script) {
   try {
     return InferLayers(job.layers, input, script);
@@ -63,7 +65,7 @@ bool TakesLabels(const LayerSpec& loss, const TensorSpec& target) {
   return IsOfClasses(loss) && !IsFloating(target.dtype);
 }
 
-/// How many classes the output has, for labels that CheckLoss() has let pass.
+/// The number of classes that the output has. REQUIRES: CheckLoss() has accepted the labels.
 int64_t KnownClasses(const LayerSpec& loss, const TensorSpec& output, const TensorSpec& labels) {
   const std::vector<int> fitting =
       FittingClassDims(output.shape, labels.shape, /*are_labels=*/true, GivenClassDim(loss));
@@ -75,7 +77,7 @@ std::string ClassesText(const TensorSpecs& output, int64_t classes) {
              classes == 1 ? " class" : " classes");
 }
 
-/// Labels that the output has no class for. `classes`: how many different labels there are.
+/// Refuses labels for which the output has no class. `classes` is the number of different labels.
 void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
                  const TensorSpecs& output, const TensorSpec& labels) {
   if (!TakesLabels(loss, labels)) return;
@@ -90,7 +92,7 @@ std::string TableText(const Job& job, int64_t rows) {
   return Str("layer 0 ", job.layers[0].ToString(), " has ", Plural(rows, "row"));
 }
 
-/// Tokens that the first layer has no row for.
+/// Refuses tokens for which the first layer has no row.
 void CheckTokens(const Job& job, const DataSpec& data) {
   const int64_t rows = TableRows(job);
   if (data.kind != "tokens" || rows == 0) return;
@@ -100,7 +102,8 @@ void CheckTokens(const Job& job, const DataSpec& data) {
                         " different tokens, but ", TableText(job, rows)));
 }
 
-/// The same of values that a data function gave.
+/// Refuses tokens and labels that a data function gave, if the first layer has no row or the output
+/// no class for them.
 void CheckValues(const Job& job, const LayerSpec& loss, const FunctionRef& function,
                  const FirstBatch& first, const TensorSpecs& output) {
   const auto refuse = [&](const char* what, int64_t value, const std::string& why) {
@@ -121,7 +124,7 @@ void CheckValues(const Job& job, const LayerSpec& loss, const FunctionRef& funct
   }
 }
 
-/// The metrics of the job that count right and wrong classes, as accuracy does.
+/// The names of the job's metrics that count correct and wrong classes, such as accuracy.
 std::vector<std::string> ClassMetrics(const Job& job) {
   std::vector<std::string> names;
   if (job.test_data.kind.empty()) return names;
@@ -134,9 +137,10 @@ std::vector<std::string> ClassMetrics(const Job& job) {
   return names;
 }
 
-/// Losses of classes have checked their target. BCELoss and BCEWithLogitsLoss tell two classes
-/// apart by a threshold, whatever the target's dtype. A function of the script has labels for
-/// classes. What is right by other losses is not known.
+/// Refuses metrics of classes if the loss does not tell which class is correct. Losses of classes
+/// have checked their target themselves. BCELoss and BCEWithLogitsLoss separate two classes by a
+/// threshold, whatever the dtype of the target. With a loss function of the script the target must
+/// be labels of classes. Other losses are refused.
 void CheckClassMetrics(const Job& job, const LayerSpec& loss, const std::string& where,
                        const TensorSpecs& output, const TensorSpecs& target) {
   const std::vector<std::string> metrics = ClassMetrics(job);
@@ -162,7 +166,8 @@ void CheckClassMetrics(const Job& job, const LayerSpec& loss, const std::string&
                         target[0].ToString()));
 }
 
-/// Metrics of numbers compare each element of the output with the target's at the same place.
+/// Refuses metrics of numbers (r2, mae) unless output and target have the same shape, since they
+/// compare each element of the output with the target's at the same place.
 void CheckNumberMetrics(const Job& job, const std::string& where, const TensorSpecs& output,
                         const TensorSpecs& target) {
   if (job.test_data.kind.empty() || target.empty() || output.empty()) return;
@@ -176,7 +181,7 @@ void CheckNumberMetrics(const Job& job, const std::string& where, const TensorSp
   }
 }
 
-/// Of one class the loss is 0, whatever the layers give.
+/// Refuses a loss of classes with a single class, because it is 0 whatever the layers give.
 void CheckClasses(const LayerSpec& loss, const std::string& where, const TensorSpecs& output) {
   if (loss.scripted || !IsOfClasses(loss) || output.size() != 1) return;
   if (output[0].shape.size() != 2 || output[0].shape[1] != 1) return;
@@ -184,7 +189,7 @@ void CheckClasses(const LayerSpec& loss, const std::string& where, const TensorS
                         "nn.BCEWithLogitsLoss takes one score and a target of 0 or 1"));
 }
 
-/// The loss of this output and target.
+/// Checks the metrics and the loss for this output and target.
 void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where,
                  const TensorSpecs& output, const TensorSpecs& target, Script* script) {
   if (loss.type.empty()) return;
@@ -205,7 +210,8 @@ void CheckTarget(const Job& job, const LayerSpec& loss, const std::string& where
   CheckLoss(loss, job.layers, output, target[0]);
 }
 
-/// The same of data with an end. A table's column of numbers may have been meant as classes.
+/// Does what CheckTarget() does for data with an end. If a column of numbers in a table may have
+/// been meant as classes, the error says so.
 void CheckTargetOfData(const Job& job, const LayerSpec& loss, const DataSpec& data,
                        const TensorSpecs& output, const TensorSpecs& target, Script* script) {
   try {
@@ -219,14 +225,15 @@ void CheckTargetOfData(const Job& job, const LayerSpec& loss, const DataSpec& da
   }
 }
 
-/// What the layers make of an input, which may be the planned one.
+/// The output of the layers for an input. For the planned input it is known already.
 TensorSpecs OutputFor(const Job& job, const TensorSpecs& input, const Shapes& shapes,
                       Script* script) {
   const bool is_planned = input == shapes.input;
   return is_planned ? shapes.outputs.back() : InferLayers(job.layers, input, script).back();
 }
 
-/// The same of a micro-batch of data with an end.
+/// The output of the layers for a micro-batch of data with an end. If the layers refuse it, the
+/// error names the shapes of the data's samples.
 TensorSpecs OutputOfData(const Job& job, const DataSpec& data, const DataFacts& facts, int64_t rows,
                          const Shapes& shapes, Script* script) {
   if (job.input) return shapes.outputs.back();
@@ -238,7 +245,7 @@ TensorSpecs OutputOfData(const Job& job, const DataSpec& data, const DataFacts& 
   }
 }
 
-/// The script's own metrics, which would else fail in the first evaluation.
+/// Calls the script's own metrics once, which would otherwise fail only in the first evaluation.
 void TryMetrics(const Job& job, const TensorSpecs& output, const TensorSpecs& target,
                 Script* script) {
   if (job.loss.type.empty() || script == nullptr) return;
@@ -247,7 +254,7 @@ void TryMetrics(const Job& job, const TensorSpecs& output, const TensorSpecs& ta
   }
 }
 
-/// A data function's first micro-batch goes through the layers and the loss.
+/// Checks the first micro-batch of a data function against the layers and the loss.
 void CheckFirst(const Job& job, const LayerSpec& loss, const FunctionRef& function,
                 const FirstBatch& first, const Shapes& shapes, Script* script) {
   const TensorSpecs output = OutputFor(job, first.input, shapes, script);
@@ -256,7 +263,7 @@ void CheckFirst(const Job& job, const LayerSpec& loss, const FunctionRef& functi
   if (function.id == job.test_data.function.id) TryMetrics(job, output, first.target, script);
 }
 
-/// What a micro-batch brings for the loss, where one data of the job tells it and it is one tensor.
+/// The target of a micro-batch, if the job's data tells it and it is a single tensor.
 std::optional<TensorSpec> PlannedTarget(const Job& job, int64_t rows, const Shapes& shapes) {
   TensorSpecs targets;
   if (shapes.first) {
@@ -268,8 +275,9 @@ std::optional<TensorSpec> PlannedTarget(const Job& job, int64_t rows, const Shap
   return targets.size() == 1 ? std::optional(targets[0]) : std::nullopt;
 }
 
-/// A BatchNorm trains on no single value. Those within other layers say so when they run. `help`:
-/// what would give it more.
+/// Refuses a BatchNorm that would train on a single value per channel. Only layers of the list are
+/// checked; those within other layers report it when they run. `help` says how to give it more
+/// values.
 void CheckBatchNorms(const Job& job, const TensorSpecs& input,
                      const std::vector<TensorSpecs>& outputs, const char* help) {
   const std::vector<TensorSpecs> inputs = LayerInputs(job.layers, input, outputs);
@@ -282,8 +290,9 @@ void CheckBatchNorms(const Job& job, const TensorSpecs& input,
   }
 }
 
-/// What a last micro-batch of fewer rows would be refused for, at the end of an epoch. Of data that
-/// is filled up planning does not know the lengths. `passed`: what layers have taken before.
+/// Checks that the layers accept the last micro-batch of an epoch, if it has fewer rows. Data that
+/// is padded (collate = "pad") is left out, since planning does not know its lengths. `passed` is
+/// an input that the layers have accepted; if the last micro-batch is the same, nothing is done.
 void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts, int64_t rows,
                    Script* script, TensorSpecs& passed) {
   const int64_t left = facts.samples % rows;
@@ -292,7 +301,7 @@ void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts,
   if (last == passed) return;
   try {
     const std::vector<TensorSpecs> outputs = InferLayers(job.layers, last, script);
-    if (&data == &job.train_data) {  // which only a job that trains comes here with
+    if (&data == &job.train_data) {  // the training's data comes here only if the job trains
       CheckBatchNorms(job, last, outputs, "data:take(n) leaves out the last samples");
     }
     passed = std::move(last);
@@ -303,8 +312,8 @@ void CheckLastRows(const Job& job, const DataSpec& data, const DataFacts& facts,
   }
 }
 
-/// The mask of collate = "pad" is true where there are values, that of PyTorch's attention is true
-/// where there are none.
+/// Refuses the mask of collate = "pad" as the mask of PyTorch's attention: the first is true where
+/// there are values, the second where there are none.
 void CheckMask(const Job& job, const DataSpec& data) {
   const LayerSpec& first = job.layers.front();
   if (first.scripted || FindOption(data.options, "collate") != Value("pad")) return;

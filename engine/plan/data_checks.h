@@ -1,5 +1,5 @@
-// What planning finds out about a job by its data: shapes, where the classes are, and what layers
-// or the loss would refuse.
+// Checks that planning makes with a job's data: shapes, the dim of the classes, and faults that a
+// layer or the loss would report only when they run.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace strata {
 
-/// Asks the training's data function for its first micro-batch, if there is one and `script` is not
-/// null. Throws ConfigError as InferLayers().
+/// Infers the shapes of a micro-batch. If the training has a data function and `script` is not
+/// null, calls it for its first micro-batch. Throws ConfigError as InferLayers() does.
 MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script);
 
-/// Sets plan.class_dim and its text for a loss of classes, and for a loss function whose metrics
-/// count classes: what the script says (class_dim of the loss, or of eval), else the only dim of
-/// the output that labels fit. Where two dims fit it sets none, and CheckData() refuses the job.
-/// REQUIRES: the shapes are known, and plan.batch is set.
+/// Sets plan.class_dim and its text, if the loss is one of classes, or is a function and the
+/// metrics count classes. The dim is the one that the script gives (class_dim of the loss, or of
+/// eval), else the only dim of the output that fits the labels. If two dims fit it sets none, and
+/// CheckData() refuses the job. REQUIRES: the shapes are known, and plan.batch is set.
 void FindClassDim(const Job& job, const MicroBatchShapes& shapes, Plan& plan);
 
-/// What the first layer or the loss would refuse in the first step, or in the evaluation after the
-/// last, is refused before. Of a data function this is what it gives for micro-batch 0; texts need
-/// not have all bytes.
-/// REQUIRES: the shapes are known, and plan.batch and plan.class_dim are set.
+/// Throws ConfigError for data that the first layer or the loss would refuse in the first step, or
+/// in the evaluation after the last step. A data function is checked by its micro-batch 0. Text
+/// files need not have been read completely. REQUIRES: the shapes are known, and plan.batch and
+/// plan.class_dim are set.
 void CheckData(const Job& job, const Plan& plan, const MicroBatchShapes& shapes, Script* script);
 
 }  // namespace strata

@@ -10,7 +10,7 @@ namespace {
 
 RankList AllRanks(const Topology& topology) { return topology.Filter({}); }
 
-/// On an axis that the topology lacks, every rank is alone.
+/// All groups on an axis. On an axis that the topology does not have, every rank is alone.
 std::vector<RankList> GroupsOnAxis(const Topology& topology, std::string_view axis) {
   if (topology.Has(axis)) return topology.CommLists(axis);
   std::vector<RankList> alone;
@@ -26,7 +26,7 @@ int IndexOnAxis(const Topology& topology, std::string_view axis, int64_t rank) {
   return topology.Has(axis) ? topology.Index(rank, axis) : 0;
 }
 
-/// All ranks of one data index.
+/// All ranks with one data index.
 RankList Replica(const Topology& topology, int data_index) {
   return topology.Has(kDataAxis) ? topology.AxisList(kDataAxis, data_index) : AllRanks(topology);
 }

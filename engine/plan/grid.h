@@ -1,5 +1,5 @@
-// Grid: what one rank of a Topology is and which groups it belongs to, under DeepSpeed's names
-// (PipelineParallelGrid, and the methods that it offers as an `mpu`).
+// Grid: the indices of one rank of a Topology and the groups that it belongs to, with DeepSpeed's
+// names (PipelineParallelGrid, and the methods that it offers as an `mpu`).
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 
 namespace strata {
 
-/// The sizes of the three axes that the engine knows; 1 where the topology lacks one.
+/// The sizes of the three axes that the engine knows; 1 if the topology does not have an axis.
 struct GridSizes {
   int pipe = 1;
   int data = 1;
   int model = 1;
 };
 
-/// The groups that a rank is in. On an axis that the topology lacks a rank is alone.
+/// The groups that a rank is in. On an axis that the topology does not have, a rank is alone.
 struct GridGroups {
-  RankList pipe;   ///< its pipeline: ranks that differ in the stage only
-  RankList data;   ///< its replicas: ranks that differ on the data axis only
-  RankList slice;  ///< ranks that differ on the model axis only
-  RankList model;  ///< all ranks of its data index: every stage and slice of one replica
+  RankList pipe;   ///< its pipeline: the ranks that differ only in the stage
+  RankList data;   ///< its replicas: the ranks that differ only on the data axis
+  RankList slice;  ///< the ranks that differ only on the model axis
+  RankList model;  ///< all ranks with its data index: every stage and slice of one replica
 };
 
-/// An immutable view of a topology from one rank. The sizes, ids and own groups cost little in any
-/// world; P2pGroups() and Created() list the whole world at each call.
+/// An immutable view of a topology from one rank. Sizes, ids and the rank's own groups are cheap in
+/// a world of any size. P2pGroups() and Created() list the whole world at each call.
 class Grid {
  public:
   /// Throws ConfigError unless 0 <= rank < topology.world_size().
@@ -42,22 +42,22 @@ class Grid {
   bool is_first_stage() const { return stage_id_ == 0; }
   bool is_last_stage() const { return stage_id_ == sizes_.pipe - 1; }
 
-  /// The rank that runs `stage` and else has this rank's coordinates, except for those given in
+  /// The rank that runs `stage` and otherwise has this rank's coordinates, except for those in
   /// `overrides` ({{"data", 1}}: the same stage of another replica). Throws ConfigError for a stage
-  /// or index outside the grid, for an unknown axis and for "pipe" among the overrides.
+  /// or index outside the grid, an unknown axis, and "pipe" in the overrides.
   int StageToGlobal(int64_t stage, const Coordinates& overrides = {}) const;
 
-  /// For each rank of the world, ascending, the pair {rank, rank of the next stage of its
-  /// pipeline}; the last stage's next is the first.
+  /// For each rank of the world, ascending, the pair {rank, rank of the next stage in its
+  /// pipeline}. The next stage of the last one is the first.
   std::vector<RankList> P2pGroups() const;
 
-  /// Every group of the world, in the one order in which all ranks create them, since a
-  /// communicator comes to be only when its members ask for it in the same order: those of one data
-  /// index, data, pipe, slice. The same on every rank.
+  /// All groups of the world in the order in which all ranks must create them, since a communicator
+  /// is opened only when its members ask for it in the same order. First the groups of one data
+  /// index, then those of the data, pipe and model axes. The list is the same on every rank.
   std::vector<RankList> Created() const;
 
-  // DeepSpeed's `mpu`. Careful with its words: "model parallel" means the whole replica (pipe x
-  // model) in these four, "slice parallel" the model axis.
+  // DeepSpeed's `mpu`. Its words differ: in these functions "model parallel" means the whole
+  // replica (pipe x model), and "slice parallel" means the model axis.
   int pipe_parallel_rank() const { return stage_id_; }
   int pipe_parallel_world_size() const { return sizes_.pipe; }
   int data_parallel_rank() const { return data_parallel_id_; }

@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 
 Topology Cube() { return Topology::Make({"pipe", "data", "model"}, {2, 2, 2}); }
 
-/// The grid of some rank on 1 to 4 axes, some of them the engine's, in any order.
+/// A random rank of a random grid with 1 to 4 axes, some of them the engine's, in any order.
 Grid Arbitrary() {
   std::vector<std::string> left = {"pipe", "data", "model", "expert"};
   std::vector<std::string> axes;
@@ -113,7 +113,7 @@ TEST_P(GridGolden, Mpu) {
 
 INSTANTIATE_TEST_SUITE_P(DeepSpeed, GridGolden, ::testing::ValuesIn(Golden("deepspeed")["grids"]));
 
-// ---- Our own
+// ---- Strata's own functions
 
 TEST(Grid, OneRankOfACube) {
   const Grid grid(Cube(), 5);
@@ -235,7 +235,8 @@ RC_GTEST_PROP(GridLaws, EachKindOfGroupPartitionsTheWorld, ()) {
   for (const RankList& group : grid.Created()) {
     for (int rank : group) ++times[rank];
   }
-  for (int count : times) RC_ASSERT(count == 4);  // of one data index, data, pipe, slice
+  for (int count : times)
+    RC_ASSERT(count == 4);  // in one group of a data index, and one on each of data, pipe and model
 }
 
 RC_GTEST_PROP(GridLaws, P2pGoesToTheNextStage, ()) {

@@ -1,4 +1,5 @@
-// LanguageModel: what a planned job must be to write texts, and what writing them takes.
+// LanguageModel: checks that a planned job is a language model, and tells what generating texts
+// takes.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +11,22 @@
 namespace strata {
 
 struct LanguageModel {
-  int64_t length = 0;      ///< tokens that it reads at most: those of the job's input
-  int64_t vocabulary = 0;  ///< tokens that it gives scores of
+  int64_t length = 0;  ///< the most tokens that it reads, which is the length of the job's input
+  int64_t vocabulary = 0;  ///< the number of tokens for which it gives scores
 };
 
-/// Whether the job goes from tokens (L) to scores (L, V).
+/// True if the job maps tokens (batch, L) to scores (batch, L, V).
 bool IsLanguageModel(const Plan& plan);
-/// Throws ConfigError for a job that is none, and where ranks of the model axis share the places of
-/// a text (split = "sequence").
+/// Throws ConfigError if the job is not a language model, or if the ranks of the model axis share
+/// the positions of a text (split = "sequence").
 LanguageModel LanguageModelOf(const Job& job, const Plan& plan);
 
-/// Bytes of the keys and values that attention keeps of each token of a text, on every rank of the
-/// pipe axis.
+/// The bytes of keys and values that attention keeps for each token of a text, for every rank of
+/// the pipe axis.
 std::vector<int64_t> KeptTokenBytes(const Job& job, const Plan& plan);
-/// What the texts of job.eval.samples keep at most, on every rank of the pipe axis: each may become
-/// as long as the model reads. Zeros for a job that writes none.
+/// The most bytes that the texts of job.eval.samples keep, for every rank of the pipe axis. Each
+/// text may become as long as the model reads. Zeros if the job generates no texts or keeps
+/// nothing.
 std::vector<int64_t> SampleBytes(const Job& job, const Plan& plan);
 
 }  // namespace strata

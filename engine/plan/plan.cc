@@ -1,4 +1,7 @@
-// UncutPlan, from a job to its plan.
+// UncutPlan and MakePlan(): from a job to its plan. The first part does not depend on the cuts:
+// degrees, device, transport, notices, shapes and costs. Cut() then cuts the list of layers and
+// derives stages, boundaries, ties and segments. The time is linear in the layers, apart from the
+// search for the cut (cut/) and from measurements.
 #include "engine/plan/plan.h"
 
 #include <algorithm>
@@ -32,10 +35,11 @@ namespace {
 using partition::GoesBy;
 using Shapes = MicroBatchShapes;
 
-/// Every degree, from what was given: a degree left out is 1, data = world / (pipe * model).
+/// Fills in the degrees that are not given: 1 for pipe and model, data = world / (pipe * model).
+/// Checks that they fit the world.
 Parallel ResolveDegrees(const Parallel& asked, int world_size) {
   Parallel degrees = {std::max(asked.pipe, 1), asked.data, std::max(asked.model, 1)};
-  // Refuses more ranks than there may be, so that no product below overflows.
+  // Refuses too many ranks first, so that no product below overflows.
   Topology::Make({"pipe", "data", "model"},
                  {degrees.pipe, std::max(degrees.data, 1), degrees.model});
   const int slice = degrees.pipe * degrees.model;
@@ -57,7 +61,7 @@ Parallel ResolveDegrees(const Parallel& asked, int world_size) {
   return degrees;
 }
 
-/// What both data say is said once.
+/// Passes on the notes of the data. A note of both data.train and data.test is passed on once.
 void NoteData(const DataSpec& train, const DataSpec& test, Plan& plan) {
   for (const std::string& note : train.notes) plan.notices.push_back(Str("data.train: ", note));
   for (const std::string& note : test.notes) {
@@ -66,7 +70,7 @@ void NoteData(const DataSpec& train, const DataSpec& test, Plan& plan) {
   }
 }
 
-/// What was asked for and has no effect.
+/// Adds notices about requests that have no effect.
 void NoteIdle(const Job& job, Plan& plan) {
   if (!job.trains) return;
   const bool is_evaluated = job.eval.every != 0 || !job.eval.metrics.empty();
@@ -80,7 +84,8 @@ void NoteIdle(const Job& job, Plan& plan) {
   }
 }
 
-/// The type of a Transformer's layer or stack, of its first part too; "" of any other layer.
+/// The type of a layer that is a Transformer's layer or stack, or the first part of one; "" for any
+/// other layer.
 std::string_view TransformerType(const LayerSpec& layer) {
   const std::string_view type = layer.type;
   const bool is_one =
@@ -88,7 +93,8 @@ std::string_view TransformerType(const LayerSpec& layer) {
   return is_one ? type.substr(0, type.find('.')) : "";
 }
 
-/// Such a layer gives one tensor: the next of a list gets no mask, and no memory.
+/// Adds a notice if a Transformer's layer follows another one in the list and so gets no mask and
+/// no memory, because each gives one tensor only.
 void NoteLostInputs(const Job& job, const std::vector<TensorSpecs>& inputs, Plan& plan) {
   for (size_t i = 1, before = 0; i < inputs.size(); ++i) {
     const std::string_view type = TransformerType(job.layers[i]);
@@ -107,7 +113,8 @@ void NoteLostInputs(const Job& job, const std::vector<TensorSpecs>& inputs, Plan
   }
 }
 
-/// The states of a recurrent layer go to the next one behind the sequence.
+/// Adds a notice if a layer gets the last states of a recurrent layer before it, which passes them
+/// on behind the sequence.
 void NotePassedStates(const Job& job, const std::vector<TensorSpecs>& inputs, Plan& plan) {
   for (size_t i = 1; i < inputs.size(); ++i) {
     const LayerSpec &before = job.layers[i - 1], &layer = job.layers[i];
@@ -124,10 +131,11 @@ void NotePassedStates(const Job& job, const std::vector<TensorSpecs>& inputs, Pl
   }
 }
 
-/// The default of `split` is for data.train.
+/// Adds a notice if data.test has the split "train", which is the default and meant for data.train.
 void NoteTestSplit(const DataSpec& train, const DataSpec& test, Plan& plan) {
   const auto is_part = [](std::string_view kind) { return kind == "part"; };
-  if (!HasEnd(train) || !HasEnd(test) || AnySource(test, is_part)) return;  // parted by the script
+  if (!HasEnd(train) || !HasEnd(test) || AnySource(test, is_part))
+    return;  // the script has made the parts itself
   const auto is_alike = [&](const char* option) {
     return FindOption(train.options, option) == FindOption(test.options, option);
   };
@@ -142,7 +150,8 @@ void NoteTestSplit(const DataSpec& train, const DataSpec& test, Plan& plan) {
   }
 }
 
-/// "layer 3 Upsample, layer 5 Upsample", each once, also where it is in parts.
+/// The layers whose gradients are not reproducible on a GPU, as "layer 3 Upsample, layer 5
+/// Upsample". A layer that is in parts appears once.
 std::string UnorderedLayers(const std::vector<LayerSpec>& layers) {
   std::vector<std::string> found;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -154,14 +163,15 @@ std::string UnorderedLayers(const std::vector<LayerSpec>& layers) {
   return Join(found, ", ");
 }
 
-/// The device and the transport, asked for or derived.
+/// Sets the device and the transport: those that the job asks for, or the defaults.
 void ResolvePlace(const Job& job, int gpus, Plan& plan) {
   const int ranks = plan.topology.world_size();
   if (job.device == "cuda" && gpus == 0) {
     throw ConfigError(
         "device = \"cuda\", but this machine has no GPU (or CUDA_VISIBLE_DEVICES hides it)");
   }
-  const bool takes_gpus = gpus > 0 && job.transport != "gloo";  // which moves memory of the host
+  const bool takes_gpus =
+      gpus > 0 && job.transport != "gloo";  // gloo moves tensors of the host's memory only
   plan.device = job.device.empty() ? (takes_gpus ? "cuda" : "cpu") : job.device;
   if (job.transport == "gloo" && plan.device != "cpu") {
     throw ConfigError(Str("transport = \"gloo\" is for CPUs, and device is ", plan.device,
@@ -194,7 +204,7 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
   }
 }
 
-/// What is given, or the job's file says, of its ranks' links.
+/// Sets the links between the job's ranks, from the options or from the file that the job names.
 void ApplyLinks(const Job& job, const PlanOptions& options, Plan& plan) {
   const int ranks = plan.topology.world_size();
   if (options.links && options.links->ranks() < ranks) {
@@ -238,7 +248,8 @@ std::vector<LayerPlan> PlanLayers(const Job& job) {
   return layers;
 }
 
-/// Of each stage, as 1F1B would run it where nothing else is known.
+/// The settings of each stage. `given` may tell live micro-batches and slots; if it is empty they
+/// are those of 1F1B.
 std::vector<StageSetting> SettingsOf(const Job& job, const std::vector<StageSetting>& given,
                                      const Plan& plan, const std::vector<int>& stage_ranks) {
   const int stages = static_cast<int>(stage_ranks.size());
@@ -260,14 +271,15 @@ std::vector<StageSetting> SettingsOf(const Job& job, const std::vector<StageSett
   return settings;
 }
 
-/// By a method that knows whole layers alone; written cuts are places of the list as it is.
+/// Cuts by a method that goes by kLayers. It sees whole layers, not their parts, except that bounds
+/// which a user wrote are places in the expanded list.
 std::vector<int> CutBetweenLayers(const Job& job, const Plan& plan, const PartitionSpec& partition,
                                   int stages, Script* script) {
   const bool is_written = partition.method == "cuts";
   const bool learns =
       std::ranges::any_of(plan.layers, [](const auto& layer) { return layer.parameters > 0; });
   std::vector<int64_t> parameters;
-  std::vector<int> first;  // the place of each layer
+  std::vector<int> first;  // the place of each whole layer in the expanded list
   for (const LayerPlan& layer : plan.layers) {
     if (is_written || PartNumber(layer.type) <= 0) {
       first.push_back(layer.index);
@@ -282,7 +294,7 @@ std::vector<int> CutBetweenLayers(const Job& job, const Plan& plan, const Partit
   return bounds;
 }
 
-/// Where nobody knows what layers take, "auto" goes by parameters.
+/// Cuts the list. If the method needs costs but they are not known, "auto" goes by parameters.
 std::vector<int> CutLayers(const Job& job, const Plan& plan,
                            const std::vector<StageSetting>& settings, Script* script) {
   const GoesBy by = partition::MethodGoesBy(job.partition);
@@ -316,7 +328,8 @@ std::vector<StagePlan> PlanStages(const std::vector<int>& bounds,
   return stages;
 }
 
-/// The ties, once the layers have their stages; counts each tied parameter once in the total.
+/// Adds the ties. REQUIRES: the layers have their stages. Counts each tied parameter once in
+/// plan.parameters.
 void PlanTies(const Job& job, Plan& plan) {
   for (Tie& tie : FindTies(job.layers)) {
     TiePlan& planned = plan.ties.emplace_back();
@@ -336,7 +349,7 @@ void PlanTies(const Job& job, Plan& plan) {
   }
 }
 
-/// What layers demand of their neighbours holds on every stage.
+/// Checks that the demands of layers on their neighbours (LayOut()) are met within every stage.
 void CheckLayouts(const Job& job, const Plan& plan) {
   for (const StagePlan& stage : plan.stages) {
     const bool is_last = &stage == &plan.stages.back();
@@ -369,7 +382,8 @@ void PlanBoundaries(const Job& job, const Shapes& shapes, Plan& plan) {
       BoundarySpecs(job.layers, plan.bounds, shapes.input, shapes.outputs);
   for (StagePlan& stage : plan.stages) {
     const auto boundary = [&](int s) {
-      const DType compute = s > 0 ? job.precision.compute : DType::kFloat32;  // 0 is the data
+      const DType compute =
+          s > 0 ? job.precision.compute : DType::kFloat32;  // boundary 0 is the data
       return WithType(boundaries[s], DType::kFloat32, compute);
     };
     stage.input = boundary(stage.stage);
@@ -387,7 +401,7 @@ std::vector<int> Each(const std::vector<Place>& places, int Place::*member) {
 }  // namespace
 
 void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again) {
-  // Replicas that do not train have the same table: each shortens what it uses.
+  // Replicas that do not train have equal tables, and each may shorten the vectors that it uses.
   const bool has_replicas = job.trains && plan.topology.Size(kDataAxis) > 1;
   for (size_t i = 0; i < job.layers.size(); ++i) {
     const LayerSpec& layer = job.layers[i];
@@ -449,14 +463,15 @@ UncutPlan::UncutPlan(const Job& job, const PlanOptions& options, Script* script)
   plan.memory = job.memory;
   plan.schedule = job.schedule.name;
   plan.layers = PlanLayers(job);
-  // Before anything is as large as the stages.
+  // This check comes before anything is allocated that is as large as the number of stages.
   const int64_t stages = int64_t{degrees.pipe} * std::max(job.stages_per_rank, 1);
   if (options.stage_ranks.empty()) {
     partition::CheckStages(stages, static_cast<int64_t>(job.layers.size()));
   }
   for (const LayerPlan& layer : plan.layers) plan.parameters += layer.parameters;
   NoteIdle(job, plan);
-  // What shapes tell is refused before the partition's function, or the clock, is asked.
+  // Faults that shapes show are reported before the partition's function is called or layers are
+  // measured.
   partition::CheckMethod(job.partition);
   shapes_ = InferShapes(job, plan.batch, script);
   PlanShapes(job, shapes_, script, plan);

@@ -1,5 +1,5 @@
-// Plan: a Job placed on ranks. Cuts, stage-to-rank map, shapes, parameters. Everything that will
-// run is decided here and can be printed before a process starts.
+// Plan: a Job placed on ranks, with its cuts, its map of stages to ranks, shapes and parameters. It
+// decides everything that will run, and can be printed before a process starts.
 #pragma once
 
 #include <cstdint>
@@ -18,111 +18,122 @@ namespace strata {
 
 struct LayerPlan {
   int index = 0;
-  std::string path;  ///< LayerSpec::name, or the index
+  std::string path;  ///< LayerSpec::name, or the index if it has none
   std::string type;
-  int64_t parameters = 0;  ///< trainable elements; a tied one counts on each holder
+  int64_t parameters = 0;  ///< trainable elements; a tied parameter counts on each of its layers
   int64_t frozen = 0;      ///< elements that get no gradient
   int stage = 0;
-  /// Layers of one number are recomputed together, from the input of the first; -1: activations are
-  /// kept.
+  /// Layers with the same number are recomputed together, from the input of the first. -1: the
+  /// layer keeps its activations.
   int segment = -1;
   TensorSpecs output;  ///< for one full micro-batch
 };
 
 struct StagePlan {
   int stage = 0;
-  int rank = 0;   ///< on the pipe axis; with data = model = 1 also the global rank
+  int rank = 0;   ///< on the pipe axis; if data = model = 1, also the global rank
   int begin = 0;  ///< first layer
   int end = 0;    ///< one past the last layer
   int64_t parameters = 0;
-  TensorSpecs input;  ///< for one full micro-batch; also what passes by (connections.h)
+  TensorSpecs
+      input;  ///< for one full micro-batch; includes tensors that pass the stage by (connections.h)
   TensorSpecs output;
 };
 
-/// What layers share by strata.tied{key, ...}.
+/// The layers that share parameters by one strata.tied{key, ...}.
 struct TiePlan {
   std::string key;
-  std::vector<int> layers;  ///< its uses, ascending
-  std::vector<int> stages;  ///< of each use
-  int tensors = 1;          ///< that they share
-  bool frozen = false;      ///< no use has a gradient
+  std::vector<int> layers;  ///< the layers that use it, ascending
+  std::vector<int> stages;  ///< the stage of each of these layers
+  int tensors = 1;          ///< the number of tensors that they share
+  bool frozen = false;      ///< true: the shared tensors get no gradient
 };
 
 struct Plan {
   Topology topology;
   std::vector<int> bounds;  ///< stages + 1 cuts: {0, 19, 22}
-  std::string schedule;     ///< the job's, or what was chosen for "auto"
-  /// Bytes of a rank's tensors that a program searched for this plan keeps to, without `costs` the
-  /// number of its activations; 0 = any.
+  std::string schedule;     ///< the job's, or the one that was chosen for "auto"
+  /// The limit of memory for a program that is searched for this plan: the bytes of a rank's
+  /// tensors, or if there are no `costs` the number of its activations; 0 = no limit.
   int64_t program_memory = 0;
   std::vector<LayerPlan> layers;
   std::vector<StagePlan> stages;
   std::vector<TiePlan> ties;  ///< in the order of keys
-  int64_t parameters = 0;     ///< trainable elements of the model, each tied one once
-  Batch batch;                ///< complete
+  int64_t parameters = 0;     ///< trainable elements of the model; each tied parameter counts once
+  Batch batch;                ///< with all its fields set
   std::string device;         ///< "cpu" or "cuda"
   std::string transport;      ///< "threads", "gloo" or "nccl"
-  std::string unordered;      ///< on a GPU the layers with UnorderedOnGpu(): "layer 3 Upsample"
-  /// Which dim of the last layer's output holds the classes (LayerSpec::class_dim); none where the
-  /// loss has no classes, or planning does not know the output or the target.
+  std::string unordered;      ///< on a GPU, the layers with UnorderedOnGpu(): "layer 3 Upsample"
+  /// The dim of the last layer's output that holds the classes (LayerSpec::class_dim). Empty if the
+  /// loss has no classes, or if planning does not know the output or the target.
   std::optional<int> class_dim;
-  std::string class_dim_text;  ///< how that was decided, for `plan`; empty for outputs of two dims
-  int64_t memory = 0;          ///< the job's limit for the tensors of a rank, bytes; 0 = none
-  /// Where they were needed (a partition by time or memory, a memory limit, a choice) or given;
-  /// null: CostsOf() (plan_costs.h) makes them, without seconds.
+  std::string
+      class_dim_text;  ///< how class_dim was decided, for `plan`; empty for outputs of two dims
+  int64_t memory = 0;  ///< the job's limit for the tensors of a rank, in bytes; 0 = none
+  /// The costs of the layers, if they were given or needed (for a partition by time or memory, a
+  /// memory limit, or a choice). Null otherwise; CostsOf() (plan_costs.h) then makes costs without
+  /// seconds.
   std::shared_ptr<const ModelCosts> costs;
-  /// Between the job's ranks, where a file says what was measured; null: all are alike.
+  /// The measured links between the job's ranks, from a file; null: all links count as equal.
   std::shared_ptr<const LinkTable> links;
   std::vector<std::string>
-      notices;  ///< what was decided for the user, worth a line on the terminal
+      notices;  ///< decisions made for the user that deserve a line on the terminal
 
-  /// Ranks of the pipe axis.
+  /// The number of ranks on the pipe axis.
   int pipe() const { return topology.Size("pipe"); }
   int stages_per_rank() const { return static_cast<int>(stages.size()) / pipe(); }
   /// The rank of every stage.
   std::vector<int> stage_ranks() const;
-  /// Stages with a gradient that ties sum, ascending: their programs need REDUCE_TIED.
+  /// The stages of ties with a gradient and more than one use, ascending. Their programs need
+  /// REDUCE_TIED.
   std::vector<int> tied_stages() const;
   std::vector<int> segments() const;  ///< LayerPlan::segment of every layer
 };
 
-/// Rows of the first layer's table, which tokens count; 0 for other layers.
+/// The number of rows in the table of the first layer, if it is an embedding of tokens; 0
+/// otherwise.
 int64_t TableRows(const Job& job);
 
-/// Trainable parameters of a layer that it shares with others (strata.tied).
+/// The trainable parameters of a layer that it shares with others (strata.tied).
 std::vector<ParameterSpec> SharedParameters(const LayerSpec& spec);
-/// Their elements.
+/// The number of elements of SharedParameters().
 int64_t SharedElements(const LayerSpec& spec);
 
-/// The job's loss, with what planning has found out about it.
+/// The job's loss, with the class_dim that planning has found.
 LayerSpec PlannedLoss(const Job& job, const Plan& plan);
 
-/// What the place of running contributes.
+/// What the place where the job runs contributes to its plan.
 struct PlanOptions {
-  int world_size = 0;  ///< 0 = the product of the degrees
-  int gpus = 0;        ///< on this machine: GpuCount() (engine/base/machine/gpu.h)
-  /// The rank of every stage, as the schedule says (PlanJob()); empty: LoopMap().
+  int world_size = 0;  ///< number of ranks; 0 = the product of the degrees
+  int gpus = 0;        ///< number on this machine: GpuCount() (engine/base/machine/gpu.h)
+  /// The rank of every stage, according to the schedule (PlanJob()); empty: LoopMap().
   std::vector<int> stage_ranks = {};
-  /// How many micro-batches each stage has alive, and its links, for memory limits; empty: as 1F1B.
+  /// The number of live micro-batches and of slots of each stage, for memory limits. Planning sets
+  /// the other fields itself. Empty: as in 1F1B.
   std::vector<StageSetting> settings = {};
-  /// Runs layers on this machine: the job's for partition = "time", some probes for "auto"; empty:
-  /// nobody can.
+  /// Measures layers on this machine: the job's own for partition = "time", those or some probes
+  /// for "auto". Empty: nothing can be measured.
   Measure measure = {};
-  bool wants_seconds = false;  ///< measures for any partition
-  bool wants_rates = false;    ///< predicts seconds for any, as "auto" does
-  /// Predicts for any what seconds that are known tell; nothing is measured for that.
+  bool wants_seconds = false;  ///< true: measure the layers for any partition
+  bool wants_rates = false;    ///< true: predict seconds for any partition, as for "auto"
+  /// True: predict seconds for any partition if they are known from earlier measurements. Nothing
+  /// is measured for that.
   bool wants_known = false;
-  /// Of machines that need not be here, in place of the file that the job names.
+  /// The links of machines that need not be here; they replace the file that the job names.
   std::shared_ptr<const LinkTable> links = {};
 };
 
-/// Places the job; the list is cut into a stage for each entry of the stage map. Throws
-/// ConfigError: more stages than layers, degrees that do not divide the world, shapes that do not
-/// fit (both layers named), cuts that do not cover the list, a device or transport that is not
-/// there; a partition by time where nobody can measure and no costs were given; a file of costs or
-/// links that is not there or is another job's; a memory limit that no cut keeps. Left out, the
-/// device is cuda where there is a GPU, else cpu with a notice; the transport is nccl where every
-/// rank has a GPU, threads for one rank and for ranks that share a GPU, else gloo.
+/// Places the job. The list of layers is cut into one stage for each entry of the stage map. If the
+/// job does not say: the device is cuda if there is a GPU, else cpu (with a notice); the transport
+/// is nccl if every rank has a GPU, threads for one rank or for ranks that share a GPU, else gloo.
+/// Throws ConfigError for
+///  1. more stages than layers, or cuts that do not cover the list;
+///  2. degrees that do not divide the world;
+///  3. shapes that do not fit (both layers are named);
+///  4. a device or transport that is not there;
+///  5. a partition by time, if nothing can be measured and no costs are given;
+///  6. a file of costs or links that is not there or belongs to another job;
+///  7. a memory limit that no cut keeps.
 Plan MakePlan(const Job& job, const PlanOptions& options, Script* script);
 
 }  // namespace strata

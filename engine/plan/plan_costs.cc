@@ -13,7 +13,7 @@ namespace strata {
 
 namespace {
 
-/// Of the optimizer's state of what a layer shares with others.
+/// The bytes of optimizer state for parameters that a layer shares with others, beyond the moments.
 int64_t SharedExtraState(const Job& job, int layer) {
   int64_t elements = 0;
   for (const ParameterSpec& parameter : SharedParameters(job.layers[layer])) {
@@ -22,8 +22,8 @@ int64_t SharedExtraState(const Job& job, int layer) {
   return elements * DTypeSize(job.precision.params);
 }
 
-/// Layers of one stage that share a tensor see one copy of it in half precision, and the optimizer
-/// keeps its state once.
+/// Subtracts what is counted more than once for layers of one stage that share a tensor: in half
+/// precision they share one copy of it, and the optimizer keeps its state once.
 void CountTiedOnce(const Job& job, const Plan& plan, ModelCosts& costs) {
   const bool has_copies = job.precision.compute != job.precision.params;
   for (const TiePlan& tie : plan.ties) {
@@ -39,7 +39,7 @@ void CountTiedOnce(const Job& job, const Plan& plan, ModelCosts& costs) {
   }
 }
 
-/// As the layers give them without half precision.
+/// The outputs of the layers as they would be without half precision.
 std::vector<TensorSpecs> OutputsOf(const Job& job, const Plan& plan) {
   std::vector<TensorSpecs> outputs;
   for (const LayerPlan& layer : plan.layers) {

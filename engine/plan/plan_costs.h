@@ -1,5 +1,5 @@
-// Costs of a planned job: layer_costs.h with the plan's shapes, axes and stages, and what of it is
-// measured.
+// The costs of a planned job: those of layer_costs.h with the shapes, axes and stages of the plan,
+// and the tasks to measure them.
 #pragma once
 
 #include <string>
@@ -12,22 +12,25 @@
 
 namespace strata {
 
-/// The job's layers as the plan's ranks run them, to be measured. `input`, `outputs`: of the first
-/// layer and of each, for a full micro-batch. The job must outlive it.
+/// The task to measure the job's layers as the ranks of the plan run them. `input` is that of the
+/// first layer and `outputs` those of all layers, for a full micro-batch. The job must outlive the
+/// task.
 MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
                    std::vector<TensorSpecs> outputs);
-/// With the shapes and traits of a planned job.
+/// Does the same with the shapes of the plan, and adds its traits.
 MeasureTask TaskOf(const Job& job, const Plan& plan);
 PlanTraits TraitsOf(const Plan& plan);
 
-/// Of a planned job, with the plan's shapes and its model axis. Where the shapes are not known
-/// (a data function that nobody may call) only parameters and their bytes are.
+/// The costs of a planned job with the shapes and the model axis of the plan, without seconds. If
+/// the shapes are not known (a data function that may not be called), only parameters and their
+/// bytes are set.
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script);
 
-/// A stage's sum with the connections that come in and go out beside the chain.
+/// Adds to a stage's sum the tensors that enter and leave it besides those of the chain
+/// (connections.h).
 StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum);
 
-/// Of every stage of the plan, with what it recomputes and receives.
+/// The costs of every stage of the plan, with what it recomputes and receives.
 std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan);
 
 }  // namespace strata

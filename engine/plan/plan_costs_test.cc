@@ -25,7 +25,7 @@ Job JobOf(std::vector<LayerSpec> layers, std::vector<int64_t> sample,
   return job;
 }
 
-/// The options of a type of precision, as they are when nothing is given.
+/// The options of a precision type when a script gives none.
 Value PrecisionOptions(const std::string& type) {
   for (const OptionTable& table : PrecisionTypes()) {
     if (table.name == type) return Canonicalize(table.fields, {.subject = type});
@@ -35,7 +35,8 @@ Value PrecisionOptions(const std::string& type) {
 
 ModelCosts Costs(const Job& job) { return CostsOf(job, MakePlan(job, {}, nullptr), nullptr); }
 
-/// Many small layers are as noticeable as a large one; one that has next to no work is not.
+/// Many small layers matter as much as a large one; a layer that does almost no work does not
+/// matter.
 TEST(FastestFlops, IsOfTheLayersThatHaveTheWork) {
   ModelCosts costs;
   EXPECT_EQ(FastestFlops(costs), 0);
@@ -79,7 +80,7 @@ TEST(CostsTest, CountsTwoOperationsForEachProductOfALinear) {
   EXPECT_EQ(cost.input_grad.flops, cost.forward.flops);
   EXPECT_EQ(cost.weight_grad.flops, cost.forward.flops);
   EXPECT_EQ(cost.parameters, 64 * 10 + 10);
-  EXPECT_EQ(cost.weight_bytes, 4 * (640 + 16));  // padded
+  EXPECT_EQ(cost.weight_bytes, 4 * (640 + 16));  // with padding
   EXPECT_EQ(cost.gradient_bytes, 4 * (640 + 16));
 }
 
@@ -90,22 +91,22 @@ TEST(CostsTest, AFrozenLayerHasNoWeightGradient) {
   EXPECT_EQ(cost.weight_grad, Work());
   EXPECT_EQ(cost.parameters, 0);
   EXPECT_EQ(cost.gradient_bytes, 0);
-  EXPECT_EQ(cost.weight_bytes, 4 * (640 + 16));  // padded
+  EXPECT_EQ(cost.weight_bytes, 4 * (640 + 16));  // with padding
   EXPECT_FALSE(cost.keeps_input);
 }
 
-// A step that does not count leaves the statistics as they were before it.
+// If a step does not count, the statistics must be as they were before it, so they are kept twice.
 TEST(CostsTest, StateIsThereTwiceUnlessEveryStepCounts) {
   Job job = JobOf({Make("BatchNorm2d", {4096})}, {4096, 2, 2});
   const int64_t kept = Costs(job).layers[0].buffer_bytes;
   job.nonfinite = "warn";
   const int64_t alone = Costs(job).layers[0].buffer_bytes;
-  EXPECT_GE(alone, 2 * 4 * 4096);  // mean and variance
+  EXPECT_GE(alone, 2 * 4 * 4096);  // the mean and the variance
   EXPECT_EQ(kept, 2 * alone);
 }
 
 TEST(CostsTest, AGroupsOwnOptimizerKeepsItsOwnState) {
-  Job job = JobOf({Make("Linear", {64, 64})}, {64});  // SGD with momentum: a moment each
+  Job job = JobOf({Make("Linear", {64, 64})}, {64});  // SGD with momentum has one moment
   ParameterGroup adam;
   adam.type = "adam";
   adam.parameters = "weight";
@@ -123,7 +124,7 @@ TEST(CostsTest, AGroupsOwnOptimizerKeepsItsOwnState) {
 
 TEST(CostsTest, AConvolutionMeetsItsFilterAtEveryPlaceOfTheOutput) {
   const LayerCost cost =
-      CostOf(Make("Conv2d", {3, 64, 11, 4, 2}), {3, 224, 224});  // 55 x 55 places
+      CostOf(Make("Conv2d", {3, 64, 11, 4, 2}), {3, 224, 224});  // the output has 55 x 55 places
   EXPECT_EQ(cost.forward.flops, 2.0 * 8 * 55 * 55 * 64 * 3 * 11 * 11);
   const LayerCost grouped = CostOf(Make("Conv2d", {64, 64, 3}, {{"groups", 64}}), {64, 10, 10});
   EXPECT_EQ(grouped.forward.flops, 2.0 * 8 * 8 * 8 * 64 * 9);
@@ -143,8 +144,8 @@ TEST(CostsTest, ATransformerLayerHasItsProjectionsItsScoresAndItsBlocks) {
   EXPECT_EQ(cost.weight_grad.flops, projections);
 }
 
-// Without dropout what the ReLU keeps is the second linear layer's input, so nothing is freed
-// before the ReLU's backward.
+// Without dropout the ReLU keeps the tensor that is also the second linear layer's input, so
+// nothing is freed before the ReLU's backward.
 TEST(CostsTest, BehindAReluAloneTwoHiddenGradientsAreThereAtOnce) {
   const int t = 16, e = 32, h = 2048;
   const auto scratch = [&](const char* activation, double dropout) {
@@ -246,7 +247,7 @@ TEST(CostsTest, AnActivationKeepsWhatItsBackwardReads) {
   EXPECT_EQ(kept("Hardtanh", {{"inplace", true}}), "output 0");
 }
 
-// One window is at::mean's.
+// A mean over one window is at::mean(), which does not keep its input.
 TEST(CostsTest, MeansOfSeveralWindowsKeepTheirInput) {
   const auto keeps_input = [](const char* type, Value::Map args, std::vector<int64_t> sample) {
     const LayerCost cost = CostOf(Make(type, {}, std::move(args)), std::move(sample));
@@ -286,11 +287,11 @@ TEST(CostsTest, AConvolutionKeepsACopyWithThePaddingThatItCannotDo) {
 }
 
 TEST(CostsTest, CountsWhatIsKeptOnce) {
-  // The ReLU keeps its output, which the second linear layer would keep as its input.
+  // The ReLU keeps its output, so the second linear layer need not keep it again as its input.
   const Job job = JobOf({Make("Linear", {64, 32}), Make("ReLU"), Make("Linear", {32, 10})}, {64});
   const StageCost sum = SumLayers(Costs(job), 0, 3);
   const int64_t input = AllocatedBytes(4 * 8 * 64), hidden = AllocatedBytes(4 * 8 * 32);
-  const int64_t logits = AllocatedBytes(4 * 8 * 10);  // of the loss, their logarithms
+  const int64_t logits = AllocatedBytes(4 * 8 * 10);  // the loss keeps their logarithms
   EXPECT_EQ(sum.input_bytes, input);
   EXPECT_EQ(sum.kept_bytes, input + hidden + logits);
   EXPECT_EQ(sum.deferred_bytes, input + hidden + hidden + logits);
@@ -314,7 +315,7 @@ TEST(CostsTest, LayersBeforeTheFirstTrainableOneKeepNothing) {
   frozen.frozen = true;
   const Job job = JobOf({frozen, Make("Tanh"), Make("Linear", {32, 10})}, {64});
   const StageCost sum = SumLayers(Costs(job), 0, 3);
-  // The last layer's input is kept though.
+  // The last layer's input is kept nevertheless.
   EXPECT_EQ(sum.kept_bytes,
             AllocatedBytes(4 * 8 * 64) + AllocatedBytes(4 * 8 * 32) + AllocatedBytes(4 * 8 * 10));
   EXPECT_EQ(sum.input_grad.flops, 0);
@@ -353,10 +354,11 @@ TEST(CostsTest, RanksOfTheModelAxisShareTheWork) {
     EXPECT_EQ(half.layers[i].forward.flops, whole.layers[i].forward.flops / 2) << i;
   }
   EXPECT_EQ(half.layers[0].parameters, whole.layers[0].parameters / 2);
-  EXPECT_EQ(half.layers[2].parameters, 64 * 16 + 64);  // the bias is whole
+  EXPECT_EQ(half.layers[2].parameters, 64 * 16 + 64);  // the bias is not split
   EXPECT_EQ(half.layers[1].forward.bytes, whole.layers[1].forward.bytes / 2);
-  EXPECT_EQ(half.layers[0].input_grad.axis_bytes, 4 * 8 * 64);  // an all-reduce: 2 (M-1)/M
-  EXPECT_EQ(half.layers[0].forward.axis_bytes, 0);              // the parts stay apart
+  EXPECT_EQ(half.layers[0].input_grad.axis_bytes,
+            4 * 8 * 64);                            // an all-reduce moves 2 (M-1)/M of the tensor
+  EXPECT_EQ(half.layers[0].forward.axis_bytes, 0);  // the outputs stay split
   EXPECT_EQ(half.layers[2].forward.axis_bytes, 4 * 8 * 64);
   EXPECT_EQ(half.layers[3].forward, whole.layers[3].forward);
 }
@@ -391,7 +393,7 @@ TEST(CostsTest, HalfPrecisionHalvesActivationsAndAddsACopyOfTheParameters) {
   EXPECT_EQ(whole.layers[0].copy_bytes, 0);
   EXPECT_EQ(half.layers[0].forward.flops, whole.layers[0].forward.flops);
   EXPECT_LT(half.layers[0].forward.bytes, 0.51 * whole.layers[0].forward.bytes);
-  // A product in half precision waits to be added to the sum in float32.
+  // In half precision a product is a tensor of its own until it is added to the float32 sum.
   EXPECT_EQ(half.layers[0].backward_scratch, AllocatedBytes(2 * 64 * 64));
   EXPECT_EQ(whole.layers[0].backward_scratch, 0);
 }
@@ -402,12 +404,12 @@ TEST(CostsTest, ALayerWithATypeOfItsOwnConvertsWhatItTakesAndGives) {
   job.precision = ReadPrecision("bf16", PrecisionOptions("bf16"));
   const ModelCosts costs = Costs(job);
   const LayerCost& typed = costs.layers[1];
-  EXPECT_EQ(typed.weight_bytes, typed.gradient_bytes);  // no copy
+  EXPECT_EQ(typed.weight_bytes, typed.gradient_bytes);  // there is no copy
   EXPECT_EQ(typed.output_bytes, AllocatedBytes(2 * 8 * 64));
-  EXPECT_EQ(typed.kept_bytes, AllocatedBytes(4 * 8 * 64));  // the input, converted
+  EXPECT_EQ(typed.kept_bytes, AllocatedBytes(4 * 8 * 64));  // the input is converted
   EXPECT_FALSE(typed.keeps_input);
   EXPECT_GT(typed.forward_scratch, 0);
-  // Without anything to convert, the layer costs what it costs without a type.
+  // If nothing has to be converted, the layer costs as much as without a precision type.
   job.precision = {};
   Job plain = job;
   plain.layers[1] = Make("Linear", {64, 64});
@@ -418,8 +420,8 @@ TEST(CostsTest, ALayerWithATypeOfItsOwnConvertsWhatItTakesAndGives) {
   EXPECT_EQ(same.forward_scratch, expected.forward_scratch);
 }
 
-/// On one stage, the parts of a layer keep and compute what the whole does. A Residual's input goes
-/// with them, and is counted once.
+/// On one stage the parts of a layer keep and compute what the whole layer does. The input of a
+/// Residual passes along with its parts and is counted once.
 TEST(StageCostsTest, OfPartsAreThoseOfTheWhole) {
   const LayerSpec wide = Make("Linear", {64, 256}), narrow = Make("Linear", {256, 64});
   const LayerSpec norm = Make("LayerNorm", {64}), square = Make("Linear", {64, 64});

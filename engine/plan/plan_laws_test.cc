@@ -1,4 +1,4 @@
-// What holds for every plan, and its texts word for word.
+// Tests of laws that hold for every plan, and of its texts word for word.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -14,8 +14,8 @@
 namespace strata {
 namespace {
 
-/// Linear layers of random widths, some frozen, with ReLUs between; any stages that it has layers
-/// for; any micro-batches.
+/// A job of Linear layers of random widths, some of them frozen, with ReLUs between, and with any
+/// number of stages that the layers can fill and any number of micro-batches.
 Job AnyJob() {
   Job job;
   int width = *rc::gen::inRange(1, 50);
@@ -91,7 +91,8 @@ RC_GTEST_PROP(PlanLaws, AStageSendsWhatTheNextReceives, ()) {
   }
 }
 
-/// The number of stages and of micro-batches changes neither shapes per row nor counts.
+/// The numbers of stages and of micro-batches change neither the shapes per row nor the counts of
+/// parameters.
 RC_GTEST_PROP(PlanLaws, PlacingChangesNoLayer, ()) {
   const Job job = AnyJob();
   Job alone = job;

@@ -24,21 +24,22 @@ namespace {
 
 using partition::GoesBy;
 
-/// Whether costs are wanted where they can be had.
+/// True if a choice uses costs when they can be had.
 bool WantsCosts(const Job& job, const PlanOptions& options) {
   return options.wants_rates || partition::MethodGoesBy(job.partition) == GoesBy::kGuess ||
          job.schedule.name == "auto" || job.stages_per_rank == 0;
 }
 
-/// Whether the job cannot be planned without costs.
+/// True if the job cannot be planned without costs.
 bool NeedsCosts(const Job& job, const PlanOptions& options) {
   const GoesBy by = partition::MethodGoesBy(job.partition);
   return by == GoesBy::kTime || by == GoesBy::kMemory || job.memory > 0 || !job.costs.empty() ||
          options.wants_seconds;
 }
 
-/// Takes the model axis's share of what whole layers were measured to take. Costs of whole layers
-/// are made where `costs` are not, as for that layers written in Lua run once more.
+/// Sets the measured seconds of whole layers, scaled to the share of each rank on the model axis.
+/// That needs the costs of the whole layers; if `costs` are not those, they are made, for which
+/// layers written in Lua run once more.
 void SetMeasured(const MeasureTask& task, const Profile& profile, Script* script,
                  ModelCosts& costs) {
   if (task.model == 1) return SetSeconds(costs, profile, costs, task.device);
@@ -53,11 +54,12 @@ bool WantsStatedRates() {
       Str("STRATA_RATES in the environment: expected stated, or nothing, got ", rates));
 }
 
-/// What a job waits for the measurement of its own layers in its first run, and of probes after it.
+/// The seconds that a job waits in its first run for the measurement of its own layers, and at
+/// least for that of probes after it.
 constexpr double kMostSeconds = 2.4, kLeastOfProbes = 2.6;
 
-/// Whether that suffices for a few passes of each layer, as far as stated rates tell, and memory
-/// does where each copy holds all of them at once.
+/// True if measuring a few passes of each distinct layer fits into kMostSeconds and kMostBytes,
+/// estimated from the stated rates. Each copy holds all layers at once.
 bool FitsMeasuringBudget(const MeasureTask& task, const ModelCosts& costs) {
   constexpr int kPasses = 3;
   constexpr int64_t kMostBytes = int64_t{2} << 30;
@@ -77,8 +79,8 @@ bool IsWhole(const Profile& profile) {
   return !profile.layers.empty() && profile.seconds_from != SecondsFrom::kMeasuredRates;
 }
 
-/// Of the job's own layers: what is known, else what a moment suffices to measure. Without layers
-/// where that is nothing.
+/// The measured seconds of the job's own layers: those that are known already, else those that a
+/// short measurement gives. Has no layers if there are none.
 Profile OwnSeconds(MeasureTask task, const Measure& measure, bool may_measure,
                    const ModelCosts& costs) {
   task.only_known = true;
@@ -89,13 +91,13 @@ Profile OwnSeconds(MeasureTask task, const Measure& measure, bool may_measure,
   try {
     return measure(task);
   } catch (const Error&) {
-    return known;  // layers that fail on random numbers may be fine in the training
+    return known;  // layers that fail on random numbers may work in the training
   }
 }
 
-/// The best that is known of this machine: what the job's layers took before, or take now; of those
-/// that this does not tell of, what the machine's probes tell. False where these are not known, and
-/// may not be measured.
+/// Sets the best seconds that are known for this machine: those that the job's own layers took
+/// before or take now; for layers without these, what the machine's probes tell. Returns false if
+/// the probes are not known and may not be measured.
 bool ApplyBestSeconds(const MeasureTask& task, const Measure& measure, bool may_measure,
                       Script* script, ModelCosts& costs) {
   const auto begin = std::chrono::steady_clock::now();
@@ -114,7 +116,8 @@ bool ApplyBestSeconds(const MeasureTask& task, const Measure& measure, bool may_
   return true;
 }
 
-/// A machine that cannot be measured costs speed, not the training.
+/// Sets the best seconds. If the machine cannot be measured the plan keeps the stated rates, since
+/// that may cost speed but must not stop the training.
 void ForecastSeconds(const MeasureTask& task, const Measure& measure, Script* script,
                      ModelCosts& costs, std::vector<std::string>& notices) {
   const ModelCosts unmeasured = costs;
@@ -127,19 +130,21 @@ void ForecastSeconds(const MeasureTask& task, const Measure& measure, Script* sc
   }
 }
 
-/// For a plan that no choice needs seconds for: what was measured before, of these layers or of the
-/// machine. False where that is not known, or is not to be.
+/// Sets seconds for a plan in which no choice needs them: those that were measured before, for
+/// these layers or for the machine. Returns false if there are none, or if only stated rates are
+/// wanted.
 bool ApplyKnownSeconds(const MeasureTask& task, const Measure& measure, Script* script,
                        ModelCosts& costs) {
   if (!measure || WantsStatedRates()) return false;
   try {
     return ApplyBestSeconds(task, measure, /*may_measure=*/false, script, costs);
   } catch (const Error&) {
-    return false;  // whatever runs needs no prediction
+    return false;  // the job can run without a prediction
   }
 }
 
-/// Seconds by which a choice is made.
+/// Sets the seconds by which a choice is made: the stated rates, or better ones if something can be
+/// measured.
 void GuessSeconds(const MeasureTask& task, const Measure& measure, Script* script,
                   ModelCosts& costs, std::vector<std::string>& notices) {
   SetSeconds(costs, NominalDevice(task.device));
@@ -162,7 +167,8 @@ void ApplySeconds(const Job& job, const PlanOptions& options, const MeasureTask&
   }
 }
 
-/// None where they need not be, and a layer that is written in Lua does not run on zeros.
+/// The costs without seconds. Returns nothing if they are not required and a layer written in Lua
+/// fails on zeros.
 std::optional<ModelCosts> CostsWithoutSeconds(const Job& job, const MicroBatchShapes& shapes,
                                               bool must_be, Script* script, const Plan& plan,
                                               std::vector<std::string>& notices) {
@@ -175,7 +181,8 @@ std::optional<ModelCosts> CostsWithoutSeconds(const Job& job, const MicroBatchSh
   }
 }
 
-/// Predictions take each rank to have cores of its own.
+/// Adds a notice if ranks share cores, since predictions assume that each rank has cores of its
+/// own.
 void NoteSharedCores(const MeasureTask& task, int ranks, std::vector<std::string>& notices) {
   if (task.device != "cpu" || ranks <= task.copies) return;
   const int times = (ranks + task.copies - 1) / task.copies;

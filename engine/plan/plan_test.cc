@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-/// A functional layer, as the script that declares it would know it.
+/// A functional layer, as a script would declare it.
 LayerSpec Function() {
   LayerSpec spec;
   spec.type = "function";
@@ -30,7 +30,7 @@ LayerSpec Function() {
   return spec;
 }
 
-/// A script whose functional layers flatten and whose data are rows of 5.
+/// A script whose functional layers flatten their input and whose data has rows of 5.
 struct FakeScript : AnsweringScript {
   TensorSpecs InferShapes(const LayerSpec&, const TensorSpecs& inputs) override {
     const TensorSpec& x = inputs[0];
@@ -84,7 +84,7 @@ Job AlexNetJob(int pipe) {
   return job;
 }
 
-/// A chain of Linear(8, 8).
+/// A job of a chain of Linear(8, 8).
 Job LinearJob(int layers, int pipe) {
   Job job;
   for (int i = 0; i < layers; ++i) job.layers.push_back(Make("Linear", {8, 8}));
@@ -139,7 +139,7 @@ TEST(MakePlan, PutsSeveralStagesOnARank) {
 TEST(MakePlan, NumbersRecomputedSegments) {
   using Method = RecomputeSpec::Method;
   const auto segments = [](const RecomputeSpec& recompute, Script* script = nullptr) {
-    Job job = LinearJob(7, 2);  // cut 0 4 7 or 0 3 7
+    Job job = LinearJob(7, 2);  // the cut is 0 4 7 or 0 3 7
     job.partition = {"cuts", {0, 4, 7}, {}};
     job.recompute = recompute;
     const Plan plan = MakePlan(job, {}, script);
@@ -193,7 +193,7 @@ TEST(MakePlan, TheModelAxisSharesLayersThatSaySo) {
   job.layers[1] = Make("Linear", {8, 8}, {{"split", "column"}});
   const Plan plan = MakePlan(job, {}, nullptr);
   EXPECT_EQ(plan.topology.world_size(), 4);
-  EXPECT_EQ(plan.parameters, 4 * (8 * 8 + 8));  // each once
+  EXPECT_EQ(plan.parameters, 4 * (8 * 8 + 8));  // each tied parameter counts once
   job.parallel.model = 3;
   EXPECT_THAT(ErrorOf(job), HasSubstr("layer 1 Linear(8, 8, split=\"column\"): out_features 8 is "
                                       "not divisible by model = 3"));
@@ -386,9 +386,10 @@ TEST(MakePlan, RefusesADeviceOrTransportThatIsNotThere) {
   EXPECT_THAT(ErrorOf(job, {.gpus = 2}), HasSubstr("\"gloo\" is for CPUs, and device is cuda"));
 }
 
-// ---- the loss ----
+// ---- The loss
 
-/// Linear layers from 8 features to 8, micro-batches of 4, this loss and these sources.
+/// A job of Linear layers from 8 features to 8, with micro-batches of 4, this loss and these
+/// sources of data.
 Job LossJob(const std::string& loss, const std::string& train = "", const std::string& test = "",
             int64_t classes = 8) {
   Job job = LinearJob(3, 2);
@@ -444,7 +445,7 @@ LayerSpec LossFunction() {
   return loss;
 }
 
-/// A job whose data are files, which `facts` tells of.
+/// A job whose data are files with these facts.
 Job FilesJob(const DataFacts& facts, const char* loss, std::vector<std::string> metrics) {
   Job job = LinearJob(1, 1);
   job.layers = {Make("Linear", {8, 8})};
@@ -471,7 +472,7 @@ TEST(MakePlan, RefusesMetricsOfWhatIsRightWhereNothingTells) {
     EXPECT_THAT(ErrorOf(FilesJob(labels, "CrossEntropyLoss", {name})),
                 HasSubstr(Str("net.lua:9: eval.metrics: ", name, " needs a target in the output's ",
                               "shape; the output is float32 (4, 8), the target int64 (4,)")));
-    // As many elements, at other places.
+    // The same number of elements, but at other places.
     Job turned = FilesJob({8, {{{3, 8}, DType::kFloat32}}, {{{8, 3}, DType::kFloat32}}, 0},
                           "MSELoss", {name});
     turned.loss = LossFunction();
@@ -516,7 +517,7 @@ TEST(MakePlan, TellsHowAColumnOfNumbersBecomesClasses) {
       FilesJob({9, {{{8}, DType::kFloat32}}, {{{1}, DType::kFloat32}}, 0}, "CrossEntropyLoss", {});
   EXPECT_THAT(ErrorOf(job), HasSubstr("; task = \"classes\" in strata.data.csv makes classes of a "
                                       "column of numbers"));
-  job.train_data.options.Set("task", "numbers");  // it was asked for
+  job.train_data.options.Set("task", "numbers");  // the user asked for numbers
   EXPECT_THAT(ErrorOf(job), AllOf(HasSubstr("expects integer labels"), Not(HasSubstr("task"))));
 }
 
@@ -534,7 +535,7 @@ TEST(MakePlan, TellsWhatHasNoEffect) {
   EXPECT_THAT(notices(), unused);
   for (LayerSpec& layer : job.layers) layer.frozen = true;
   EXPECT_THAT(notices(), frozen);
-  job.trains = false;  // predict freezes what it loads
+  job.trains = false;  // predict freezes the parameters that it loads
   EXPECT_THAT(notices(), AllOf(Not(unused), Not(frozen)));
 }
 
@@ -771,7 +772,7 @@ TEST(MakePlan, RefusesMaxNormWhereCopiesOrPassesWouldDiffer) {
       HasSubstr("which is not done where a layer is recomputed"));
 }
 
-/// A job of tokens: texts of `length` tokens, each of one of `classes` classes.
+/// A job on texts of `length` tokens, each with a label out of `classes` classes.
 Job TokensJob(int64_t length, int64_t classes, const Value::Map& loss, DType target) {
   std::vector<int64_t> shape = {length};
   if (IsFloating(target)) shape.push_back(classes);
@@ -859,7 +860,7 @@ TEST(MakePlan, RefusesTokensBeyondTheFirstLayersRows) {
             "has 8 rows");
 }
 
-/// A data function's first micro-batch of 4 rows: labels unless told otherwise.
+/// The first micro-batch, of 4 rows, of a data function. The target is labels unless it is given.
 FirstBatch Labeled(std::vector<int64_t> labels, TensorSpecs target = {{{4}, DType::kInt64}}) {
   return {{{{4, 8}, DType::kFloat32}}, std::move(target), {}, std::move(labels)};
 }

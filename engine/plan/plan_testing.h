@@ -1,4 +1,4 @@
-// What tests of plans, schedules and forecasts share.
+// Helpers that tests of plans, schedules and forecasts share.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ inline LayerSpec Make(const std::string& type, Value::List positional = {}, Valu
   return MakeLayer(type, positional, named, {}, "net.lua:3");
 }
 
-/// Eight Linear layers of 64 features with a Tanh behind each, 16 layers in all; micro-batches of
-/// 64 rows, SGD with momentum.
+/// A job of eight Linear layers of 64 features, each followed by a Tanh (16 layers in all), with
+/// micro-batches of 64 rows and SGD with momentum.
 inline Job DeepJob(int pipe, int64_t micro_batches) {
   Job job;
   for (int i = 0; i < 8; ++i) {

@@ -18,7 +18,7 @@ std::string LayerTable(const Plan& plan) {
   return table.Render();
 }
 
-/// All ranks that hold the stage, of every replica.
+/// The ranks that hold the stage, of all replicas.
 std::string RanksOf(const Plan& plan, const StagePlan& stage) {
   const RankList ranks = plan.topology.AxisList(kPipeAxis, stage.rank);
   if (ranks.size() == 1) return std::to_string(ranks[0]);
@@ -62,7 +62,7 @@ Value StageValue(const StagePlan& stage, const CutNames& names) {
                          {"output", ToValue(stage.output)}});
 }
 
-/// "; 7 layers run forward again before the backward", or nothing.
+/// "; 7 layers run forward again before the backward"; "" if none does.
 std::string Recomputed(const Plan& plan) {
   const std::vector<LayerPlan> layers = ShownLayers(plan);
   const auto count = std::ranges::count_if(layers, [](const auto& l) { return l.segment >= 0; });

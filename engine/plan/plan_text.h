@@ -1,4 +1,4 @@
-// A plan for people and for programs.
+// Formats a plan, as text for the terminal and as a value for scripts.
 #pragma once
 
 #include <string>
@@ -9,35 +9,35 @@
 
 namespace strata {
 
-/// Tables of layers and of stages, and the grid, in lines of text.
+/// The plan as text: tables of layers and of stages, parameters and cuts.
 std::string PlanText(const Plan& plan);
-/// The same without the layers.
+/// The same text without the table of layers.
 std::string StagesText(const Plan& plan);
 
-/// {layers = [{index, type, path, parameters, frozen, output, stage}], bounds, stages = [{stage,
-/// rank, begin, end, parameters, input, output}], parameters, parallel, batch}. Shapes are lists of
-/// {shape, dtype}.
+/// The plan as a value: {layers = [{index, type, path, parameters, frozen, output, stage,
+/// recompute}], bounds, stages = [{stage, rank, begin, end, parameters, input, output}],
+/// parameters, parallel, batch}. Shapes are lists of {shape, dtype}.
 Value PlanValue(const Plan& plan);
 
-/// The layers as people see them: those that are in parts as one where no cut is inside. `index` is
-/// that of the first part.
+/// The layers as they are shown to users: a layer that is in parts is one layer, unless a cut is
+/// inside it. `index` is that of the first part.
 std::vector<LayerPlan> ShownLayers(const Plan& plan);
-/// The layer's path, of a part that of its layer.
+/// The path of the layer; for a part, the path of the layer that it belongs to.
 std::string WholePath(const LayerPlan& layer);
 
-/// How its places are written, and its cuts: "0,4.1,11".
+/// How places in the plan's list, and its cuts, are written: "0,4.1,11".
 CutNames CutNamesOf(const Plan& plan);
 std::string CutsText(const Plan& plan, const char* separator = ",");
 
-/// What messages call a rank of the pipe axis: "pipe rank ", or "rank " where there is no other
+/// The words for a rank of the pipe axis in messages: "pipe rank ", or "rank " if there is no other
 /// axis.
 const char* PipeRank(const Plan& plan);
 
-/// Which layers have gone where, of two plans that differ in their cuts alone: "layers 3..5 from
-/// rank 1 to rank 0"; "" where none have. With replicas ranks are those of the pipe axis.
+/// Tells which layers have moved between two plans that differ only in their cuts: "layers 3..5
+/// from rank 1 to rank 0"; "" if none has. With replicas, the ranks are those of the pipe axis.
 std::string MovesText(const Plan& before, const Plan& after);
 
-/// "float32 " is left out: "(8, 10)", "int64 (8,)".
+/// Formats shapes: "(8, 10)", "int64 (8,)". The dtype float32 is left out.
 std::string FormatShapes(const TensorSpecs& specs);
 
 }  // namespace strata

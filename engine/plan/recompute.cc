@@ -9,13 +9,14 @@
 namespace strata {
 namespace {
 
-/// Whether it is a part of the layer that the place before it on its stage is a part of, too: such
-/// parts are one layer to the job's `recompute`.
+/// True if place `i` holds a part of the same layer as the place before it, on the same stage. Such
+/// parts count as one layer for the job's `recompute`.
 bool GoesOn(const Plan& plan, int i) {
   return PartNumber(plan.layers[i].type) > 0 && plan.layers[i - 1].stage == plan.layers[i].stage;
 }
 
-/// Parts of a layer that are neighbours are one, with its index, its type and its name.
+/// Calls the script's function for the layer at `place` and returns its answer. Neighbouring parts
+/// of a layer are passed as one layer, with its index, type and name.
 bool Chooses(const FunctionRef& function, const Plan& plan, int place, const Job& job,
              Script& script) {
   const LayerPlan& layer = plan.layers[place];
@@ -37,7 +38,7 @@ bool Chooses(const FunctionRef& function, const Plan& plan, int place, const Job
                         chosen.Describe()));
 }
 
-/// Segments of at most `size` layers of one stage.
+/// Sets segments of at most `size` layers each on one stage.
 void CutStage(const StagePlan& stage, int size, int& next, Plan& plan) {
   int layers = 0;
   for (int i = stage.begin; i < stage.end; ++i) {

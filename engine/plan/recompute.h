@@ -1,4 +1,4 @@
-// Recompute: which layers of a plan run forward again before their backward.
+// Recompute: decides which layers of a plan run forward again before their backward.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace strata {
 
-/// Numbers the segments of job.recompute: LayerPlan::segment. REQUIRES: layers and stages are
-/// planned. Throws ConfigError for a function that gives something else than a boolean; `script`
-/// may be null without one. "auto" has none yet: PlanJob() (search/plan_job.h) fits
-/// them to the program.
+/// Sets LayerPlan::segment of the layers that job.recompute selects. REQUIRES: the layers and
+/// stages are planned. Throws ConfigError if a function returns something else than a boolean or
+/// nil. `script` may be null if there is no function. For "auto" it sets none: PlanJob()
+/// (search/plan_job.h) later fits the segments to the program.
 void PlanSegments(const Job& job, Script* script, Plan& plan);
 
-/// The stages that have such a layer, ascending.
+/// The stages that have a layer with a segment, ascending.
 std::vector<int> RecomputedStages(const Plan& plan);
 
 }  // namespace strata

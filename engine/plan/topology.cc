@@ -48,7 +48,7 @@ void CheckDims(const std::vector<std::string>& axes, const std::vector<int64_t>&
   }
 }
 
-/// At least two digits, as DeepSpeed writes an index.
+/// The index with at least two digits, as DeepSpeed writes it.
 std::string TwoDigits(int index) { return Printf("%02d", index); }
 
 }  // namespace
@@ -166,7 +166,7 @@ RankList Topology::Filter(const Coordinates& coordinates) const {
     const size_t at = AxisAt(axis);
     fixed[at] = CheckedIndex(at, index);
   }
-  // From the slowest axis to the fastest, so that the ranks stay in ascending order.
+  // Goes from the slowest axis to the fastest, so that the ranks stay in ascending order.
   RankList ranks = {0};
   for (size_t axis = 0; axis < axes_.size(); ++axis) {
     const int begin = fixed[axis].value_or(0);

@@ -26,7 +26,7 @@ Topology FromGolden(const nlohmann::json& entry) {
   return Topology::Make(entry["axes"], entry["dims"]);
 }
 
-/// 1 to 4 axes of 1 to 5 indices.
+/// A random topology of 1 to 4 axes with 1 to 5 indices each.
 Topology Arbitrary() {
   const auto dims = *rc::gen::resize(
       4, rc::gen::nonEmpty(rc::gen::container<std::vector<int64_t>>(rc::gen::inRange(1, 6))));

@@ -1,4 +1,4 @@
-// UncutPlan: a job placed as far as its cuts do not matter, which can be cut in many ways.
+// UncutPlan: a job that is placed except for its cuts, so that it can be cut in many ways.
 #pragma once
 
 #include <optional>
@@ -9,27 +9,29 @@
 
 namespace strata {
 
-/// The shapes of a micro-batch through the list; both empty where nobody knows them.
+/// The shapes of a micro-batch at the input and after each layer. Both are empty if they are not
+/// known.
 struct MicroBatchShapes {
   TensorSpecs input;
   std::vector<TensorSpecs> outputs;
-  std::optional<FirstBatch> first = {};  ///< of a training with a data function
+  std::optional<FirstBatch> first =
+      {};  ///< the first micro-batch, if the training has a data function
 };
 
 class UncutPlan {
  public:
-  /// Throws as MakePlan() for what does not depend on cuts.
+  /// Throws as MakePlan() does for faults that do not depend on cuts.
   UncutPlan(const Job& job, const PlanOptions& options, Script* script);
 
-  /// The same of a plan, to be cut anew: nothing is measured and no data is asked.
+  /// Makes it from a plan that is to be cut anew. Nothing is measured and no data is read.
   UncutPlan(const Job& job, const Plan& plan, Script* script);
 
-  /// The plan without its cuts and what follows from them.
+  /// The plan without its cuts and without everything that follows from them.
   const Plan& plan() const { return uncut_; }
 
-  /// Cuts the list into a stage for each entry of `stage_ranks`. `job` may differ from the
-  /// plan's own in what says where to cut, in recompute and the schedule. `settings` as
-  /// PlanOptions::settings. Throws as MakePlan().
+  /// Cuts the list into one stage for each entry of `stage_ranks`. `job` may differ from the job of
+  /// the constructor in its partition, recompute and schedule. `settings` are as
+  /// PlanOptions::settings. Throws as MakePlan() does.
   Plan Cut(const Job& job, const std::vector<int>& stage_ranks,
            const std::vector<StageSetting>& settings) const;
 
@@ -39,13 +41,14 @@ class UncutPlan {
   Script* script_;
 };
 
-/// max_norm writes to the parameter in a forward. Throws ConfigError where others have a copy of
-/// it, or the forward runs again, so that the copies or the passes would differ. `again`: stages
+/// Refuses max_norm where it would give wrong results. A layer with max_norm writes to its
+/// parameter in a forward. Throws ConfigError if other ranks have a copy of the parameter, or if
+/// the forward runs again, because the copies or the passes would then differ. `again` are stages
 /// that the program runs forward again as a whole.
 void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again);
 
-/// Where the plan goes by what all earlier runs took (SecondsFrom::kEarlierRuns): by those alone
-/// whose plans were most like it (PlanTraits).
+/// If the seconds of the plan are means over all earlier runs (SecondsFrom::kEarlierRuns), replaces
+/// them by those of the runs whose plans were most like this one (PlanTraits).
 void ApplyOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan);
 
 }  // namespace strata

@@ -13,7 +13,7 @@
 namespace strata::schedule {
 namespace {
 
-// By the value of Kind.
+// Indexed by the value of Kind.
 constexpr std::string_view kNames[] = {
     "",       "F",      "I",      "W",           "B",           "R",    "OVERLAP_F_B", "SEND_F",
     "RECV_F", "SEND_B", "RECV_B", "REDUCE_TIED", "REDUCE_GRAD", "STEP", "UNSHARD",     "RESHARD",
@@ -46,7 +46,7 @@ Kind KindNamed(std::string_view name, std::string_view text) {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// Cuts the leading characters for which `belongs` holds off `rest`.
+// Removes the leading characters for which belongs(c) is true from `rest` and returns them.
 template <class Predicate>
 std::string_view TakeWhile(std::string_view& rest, Predicate belongs) {
   size_t n = 0;
@@ -56,7 +56,7 @@ std::string_view TakeWhile(std::string_view& rest, Predicate belongs) {
   return taken;
 }
 
-// -1 where there are no digits.
+// Parses a number below `limit`; returns -1 if there are no digits.
 int ParseNumber(std::string_view digits, int limit, std::string_view what, std::string_view text) {
   if (digits.empty()) return -1;
   int number = 0;
@@ -84,7 +84,7 @@ Action ParseSimple(std::string_view text) {
                     ParseNumber(micro_batch, INT32_MAX, "micro-batch", text));
 }
 
-// `text` starts with "(".
+// Parses an overlap. REQUIRES: `text` starts with "(".
 Action ParseOverlap(std::string_view text) {
   const size_t close = text.find(')');
   if (close == std::string_view::npos) Refuse(text, "\")\" is missing");

@@ -1,6 +1,6 @@
-// Action: one thing that one rank does, as a small value with a text form. Programs are rows of
-// actions; the executor is one switch over Action::kind. The text form is a superset of
-// torch.distributed.pipelining's (schedules.py, _Action).
+// Action: one thing that one rank does in a step, as a small value with a text form. A program has
+// one row of actions for each rank; the executor is one switch over Action::kind. The text form is
+// a superset of torch.distributed.pipelining's (schedules.py, _Action).
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace strata::schedule {
 
-/// What an action does to its stage, for one micro-batch where it has one.
+/// What an action does to its stage, for one micro-batch if the kind has one.
 enum class Kind : uint8_t {
-  kIdle,        ///< ""   a time step without work; means nothing to the executor
+  kIdle,        ///< ""   a time step without work; the executor ignores it
   kForward,     ///< 2F0  forward
   kInputGrad,   ///< 2I0  backward, gradient of the input only
   kWeightGrad,  ///< 2W0  backward, gradient of the weights only, after I
-  kBackward,    ///< 2B0  both: I and W in one
+  kBackward,    ///< 2B0  whole backward: I and W in one
   kRecompute,   ///< 2R0  forward again, to get the activations that F did not keep
   kOverlap,     ///< (0F3;7B1)OVERLAP_F_B  a forward and a backward of one rank side by side
   kSendF,       ///< 2SEND_F0  output of 2F0 leaves for the rank of stage 3
@@ -30,23 +30,24 @@ enum class Kind : uint8_t {
   kReshard,     ///< 2RESHARD  kept from torch's files, does nothing
 };
 
-/// A value of 16 bytes: programs have tens of millions of them. Make one with the functions below
-/// or with ParseAction(); the fields that a kind does not use keep their defaults.
+/// A value of 16 bytes, because programs have tens of millions of them. Make one with the functions
+/// below or with ParseAction(). Fields that a kind does not use keep their defaults.
 struct Action {
   static constexpr int kMaxStages = 32767;
 
   Kind kind = Kind::kIdle;
-  Kind backward_kind = Kind::kIdle;  ///< kOverlap: kBackward or kInputGrad
-  int16_t stage = -1;                ///< kOverlap: of the forward part
-  int16_t backward_stage = -1;       ///< kOverlap: of the backward part
-  int32_t micro_batch = -1;          ///< -1 where the kind has none; kOverlap: of the forward part
+  Kind backward_kind =
+      Kind::kIdle;     ///< kOverlap: the kind of the backward part, kBackward or kInputGrad
+  int16_t stage = -1;  ///< kOverlap: the stage of the forward part
+  int16_t backward_stage = -1;  ///< kOverlap: the stage of the backward part
+  int32_t micro_batch = -1;     ///< -1 if the kind has none; kOverlap: that of the forward part
   int32_t backward_micro_batch = -1;
 
   bool operator==(const Action&) const = default;
 };
 
-/// `kind` of one stage and, where the kind has one, one micro-batch. REQUIRES: not kOverlap;
-/// 0 <= stage < Action::kMaxStages.
+/// Makes an action of `kind` for a stage and, if the kind has one, a micro-batch. REQUIRES: not
+/// kOverlap; 0 <= stage < Action::kMaxStages.
 inline Action MakeAction(int stage, Kind kind, int micro_batch = -1) {
   Action action;
   action.kind = kind;
@@ -55,12 +56,14 @@ inline Action MakeAction(int stage, Kind kind, int micro_batch = -1) {
   return action;
 }
 
-/// A forward and a backward that run side by side. Both inputs must be there before it starts,
-/// both outputs are there when it ends. REQUIRES: a kForward, and a kBackward or kInputGrad.
+/// Makes a forward and a backward that run side by side. Both inputs must be there before the
+/// overlap starts; both outputs are there when it ends. REQUIRES: a kForward, and a kBackward or
+/// kInputGrad.
 Action MakeOverlap(const Action& forward, const Action& backward);
 
-/// The actions that an action is made of: itself, or the two parts of an overlap, forward first.
-/// `for (const Action& part : ActionParts(action))`. An idle action is its own only part.
+/// A range over the simple actions that an action consists of: the two parts of an overlap, forward
+/// first, else the action itself (also if it is idle). `for (const Action& part :
+/// ActionParts(action))`.
 class ActionParts {
  public:
   explicit ActionParts(const Action& action) : parts_{action} {
@@ -78,36 +81,37 @@ class ActionParts {
   int count_ = 1;
 };
 
-/// F, I, W, B, R and overlaps: what occupies the rank's processor.
+/// True for F, I, W, B, R and overlaps, which occupy the rank's processor.
 inline bool IsCompute(Kind kind) { return kind >= Kind::kForward && kind <= Kind::kOverlap; }
-/// Gives the gradient of the stage's input: I or B.
+/// True for I and B, which compute the gradient of the stage's input.
 inline bool GivesInputGrad(Kind kind) {
   return kind == Kind::kInputGrad || kind == Kind::kBackward;
 }
-/// Gives the gradient of the stage's weights and frees its activations: W or B.
+/// True for W and B, which compute the gradient of the stage's weights and free its activations.
 inline bool GivesWeightGrad(Kind kind) {
   return kind == Kind::kWeightGrad || kind == Kind::kBackward;
 }
-/// The four kinds that move a tensor between ranks.
+/// True for the four kinds that move a tensor between ranks.
 inline bool IsCommunication(Kind kind) { return kind >= Kind::kSendF && kind <= Kind::kRecvB; }
 inline bool IsSend(Kind kind) { return kind == Kind::kSendF || kind == Kind::kSendB; }
-/// Has a micro-batch: compute kinds but overlaps (whose parts have), and communication.
+/// True for communication and for compute kinds except overlaps, whose parts have a micro-batch
+/// each.
 inline bool HasMicroBatch(Kind kind) {
   return (IsCompute(kind) && kind != Kind::kOverlap) || IsCommunication(kind);
 }
 
-/// "F", "SEND_F", "OVERLAP_F_B"; "" for kIdle.
+/// The name of a kind: "F", "SEND_F", "OVERLAP_F_B"; "" for kIdle.
 std::string_view KindName(Kind kind);
 
-/// "2F0", "3SEND_F1", "2STEP", "(0F3;7B1)OVERLAP_F_B", "" for an idle action.
+/// The text form: "2F0", "3SEND_F1", "2STEP", "(0F3;7B1)OVERLAP_F_B"; "" for an idle action.
 std::string ToText(const Action& action);
 std::ostream& operator<<(std::ostream& out, const Action& action);
 
-/// The same without the stage: "F0"; of an overlap the whole.
+/// The text without the stage: "F0". An overlap keeps its whole text.
 std::string ToShortText(const Action& action);
 
-/// Reads what ToText() writes; white space around it and around parts does not matter. Throws
-/// ConfigError with the text, what is wrong with it, what was expected, and the nearest kind.
+/// Parses what ToText() writes; white space around the text and around its parts is ignored. Throws
+/// ConfigError with the text, the fault, what was expected, and the nearest kind.
 Action ParseAction(std::string_view text);
 
 }  // namespace strata::schedule

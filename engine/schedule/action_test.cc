@@ -52,7 +52,7 @@ TEST(Action, ReadsWhiteSpace) {
   EXPECT_EQ(ToText(ParseAction("( 0F3 ; 7B1 ) OVERLAP_F_B")), "(0F3;7B1)OVERLAP_F_B");
 }
 
-// Any kind with any numbers.
+// A random action of any kind with any numbers.
 Action AnyAction() {
   const auto number = [](int limit) { return *rc::gen::inRange(0, limit); };
   const auto kind = static_cast<Kind>(*rc::gen::inRange(0, static_cast<int>(Kind::kReshard) + 1));

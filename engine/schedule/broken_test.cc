@@ -1,5 +1,6 @@
-// All named schedules of small sizes, lowered: as text and back, and with every single action
-// missing, doubled or moved across what it depends on, which the checker refuses.
+// Tests all named schedules of small sizes in lowered form. They survive a round trip through text,
+// and the checker refuses them when any single action is missing, doubled, or moved across a
+// dependency.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -30,7 +31,8 @@ using ::testing::ValuesIn;
 
 const std::vector<int> kTied = {0, 1};
 
-/// A generator's lowered programs for one to three ranks, stages 0 and 1 tied where there are two.
+/// The lowered programs of a generator for one to three ranks. Stages 0 and 1 are tied if there are
+/// two.
 std::vector<Program> LoweredPrograms(const std::string& name) {
   std::vector<Program> programs;
   for (const auto& [ranks, micro_batches] : {std::pair(1, 2), {2, 1}, {2, 3}, {3, 3}}) {
@@ -52,7 +54,8 @@ CheckOptions OptionsOf(const Program& program) {
 class Broken : public ::testing::TestWithParam<std::string> {
  protected:
   /// Calls `change(program, rank, position)` on a copy of each program for each of its actions.
-  /// Expects that the checker refuses what the change says it changed, and returns how many.
+  /// Expects that the checker refuses each copy for which the call returns true, and returns their
+  /// number.
   template <class Change>
   int ExpectRefused(Change change) {
     int count = 0;
@@ -94,7 +97,7 @@ TEST_P(Broken, ByASecondAction) {
   });
 }
 
-/// Whether `later` rests on `earlier`, of one row, by what their kinds mean.
+/// True if, by the meaning of their kinds, `later` depends on `earlier` of the same row.
 bool RestsOn(const Program& program, const Action& later, const Action& earlier) {
   const bool same_stage = later.stage == earlier.stage;
   const bool same = same_stage && later.micro_batch == earlier.micro_batch;
@@ -151,7 +154,7 @@ TEST_P(Broken, ByNeighboursThatSwapAcrossADependency) {
   EXPECT_GT(swaps, 10);
 }
 
-// Each action moves behind the last and in front of the first that rests on it.
+// Each action moves behind the first action that depends on it.
 TEST_P(Broken, ByAnActionThatMovesBehindWhatRestsOnIt) {
   const int moves = ExpectRefused([](Program& program, int r, size_t i) {
     auto& row = program.rows[r];
@@ -164,7 +167,7 @@ TEST_P(Broken, ByAnActionThatMovesBehindWhatRestsOnIt) {
   EXPECT_GT(moves, 10);
 }
 
-// Ranks of a pipe are not alike.
+// The rows of two ranks cannot be exchanged, since their stages differ.
 TEST_P(Broken, ByRowsThatSwap) {
   for (Program program : LoweredPrograms(GetParam())) {
     if (program.ranks() == 1) continue;
@@ -184,13 +187,13 @@ TEST_P(Broken, ByOneMicroBatchMoreThanItHas) {
   }
 }
 
-// With fewer slots than a stage needs, something is overwritten.
+// With fewer slots than a stage needs, a buffer is overwritten.
 TEST_P(Broken, ByOneSlotLessThanItNeeds) {
   for (const Program& program : LoweredPrograms(GetParam())) {
     CheckOptions options = OptionsOf(program);
     const std::vector<int> buffers = StageBuffers(program);
     for (int s = 0; s < program.stages(); ++s) {
-      if (buffers[s] == 2) continue;  // never less
+      if (buffers[s] == 2) continue;  // StageBuffers() are never less
       options.stage_buffers = buffers;
       EXPECT_TRUE(Check(program, options).ok());
       --options.stage_buffers[s];
@@ -199,8 +202,8 @@ TEST_P(Broken, ByOneSlotLessThanItNeeds) {
   }
 }
 
-/// What the reader needs to know to find the same program: its name, and what an evaluation, or a
-/// rank without rows, does not say.
+/// The options with which ParseProgram() finds the same program: its name, and what the rows of an
+/// evaluation, or a rank without rows, do not tell.
 ParseOptions Told(const Program& program) {
   return {.name = program.name,
           .stage_ranks = program.stage_ranks,
@@ -220,7 +223,7 @@ TEST(Text, OfEachScheduleIsReadBack) {
   }));
 }
 
-// A file says the same with comments, spaces, quotes and other ends of lines.
+// Comments, spaces, quotes and other line ends do not change a program.
 TEST(Text, OfEachScheduleIsReadBackHoweverItIsWritten) {
   EXPECT_TRUE(rc::check([] {
     const auto [name, sizes] = AnyGenerated();

@@ -1,4 +1,8 @@
-// Proofs 4 and 5: what happens between rows.
+// Proofs 4 and 5, which compare rows with each other. Proof 4 compares the k-th send of every link
+// with its k-th receive. Proof 5 runs all rows at once: a rank goes on until its next action has to
+// wait and is then parked at the link that it waits for; the action that ends the wait wakes it. If
+// some rank has not finished when no rank can go on, they wait for each other, and the cycle is
+// shown. The time is linear in the number of actions, since each is tried at most three times.
 #include <algorithm>
 #include <optional>
 
@@ -9,11 +13,11 @@
 namespace strata::schedule {
 namespace {
 
-// Of a circle of ranks that wait for each other.
+// The number of ranks of a cycle that an explanation shows.
 constexpr int kShownWaits = 8;
 
-// Runs all rows at once. A row stops where its next action has to wait; what it waits for wakes it.
-// Every action is looked at at most three times: an overlap may wait for two messages.
+// Runs all rows at once. A row stops where its next action has to wait; the awaited event wakes it.
+// Every action is tried at most three times, since an overlap may wait for two messages.
 class ProgressCheck {
  public:
   explicit ProgressCheck(const CheckContext& context)
@@ -42,11 +46,12 @@ class ProgressCheck {
  private:
   struct Rank {
     size_t next = 0;
-    bool is_in_tied = false;  // behind a REDUCE_TIED that may still wait for others
+    bool is_in_tied =
+        false;  // its last action was a REDUCE_TIED, which may still wait for other ranks
   };
 
-  // Who waits at a link: in a lowered program at a SEND or at a RECV, in a compute-only one for a
-  // message.
+  // Whether the sender or the reader waits at a link: in a lowered program at a SEND or RECV, in a
+  // compute-only program the reader for the message `awaited`.
   struct Parked {
     bool sender = false;
     bool reader = false;
@@ -61,7 +66,7 @@ class ProgressCheck {
     while (rank.next < row.size() && Pass(r, rank, row[rank.next])) ++rank.next;
   }
 
-  // Whether the action is done; otherwise the rank is parked.
+  // Returns true if the action is done. Otherwise the rank is parked, or waits in a REDUCE_TIED.
   bool Pass(int r, Rank& rank, const Action& action) {
     if (IsTied(action)) return PassTied(rank);
     if (rank.is_in_tied && arrived_ < tied_) {
@@ -81,7 +86,8 @@ class ProgressCheck {
     return true;
   }
 
-  // SEND and RECV meet: who comes first parks, who comes second takes the other one along.
+  // A SEND and its RECV meet: the rank that comes first parks; the one that comes second takes both
+  // ranks past the message.
   bool PassCommunication(const Action& action) {
     const int link = links_.Of(MovedBy(action));
     Parked& parked = parked_[link];
@@ -113,7 +119,8 @@ class ProgressCheck {
     return true;
   }
 
-  // The message from another rank that F, I or B reads and nobody has given yet.
+  // The message from another rank that F, I or B reads and that has not been given yet; empty if
+  // there is none.
   std::optional<Message> AbsentFor(const Action& part) const {
     if (!PassesMessages(part.kind)) return std::nullopt;
     const Message message = ReadBy(part);
@@ -131,7 +138,7 @@ class ProgressCheck {
     ready_.push_back(links_[link].to);
   }
 
-  // What the parked rank `r` waits for: another rank, and in words.
+  // The rank for which the parked rank `r` waits, and the action there that would end the wait.
   struct Wait {
     int rank;
     std::string what;
@@ -160,7 +167,7 @@ class ProgressCheck {
     return {program_.stage_ranks[sender], Str(giver, is_forward ? "" : " or I")};
   }
 
-  // A rank that still has a REDUCE_TIED before it.
+  // A rank that has not reached all of its REDUCE_TIED.
   int RankBeforeTied() const {
     for (int r = 0; r < program_.ranks(); ++r) {
       const auto& row = program_.rows[r];
@@ -176,7 +183,7 @@ class ProgressCheck {
                what, ": ", ShowRow(row, position, 60));
   }
 
-  // Follows who waits for whom from a stuck rank to the circle, and shows the circle.
+  // Follows the waits from a stuck rank until a rank comes twice, and reports the cycle.
   void Explain(int stuck) {
     std::vector<bool> seen(program_.ranks(), false);
     int r = stuck;
@@ -206,10 +213,10 @@ class ProgressCheck {
   const Links links_;
   std::vector<Rank> ranks_;
   std::vector<Parked> parked_;  // by link
-  PerMessage<bool> given_;      // compute-only
+  PerMessage<bool> given_;      // used for compute-only programs
   std::vector<int> ready_;
-  int64_t tied_ = 0;     // REDUCE_TIED in the program
-  int64_t arrived_ = 0;  // of those
+  int64_t tied_ = 0;     // the number of REDUCE_TIED in the program
+  int64_t arrived_ = 0;  // the number of them that ranks have reached
   std::vector<int> tied_waiters_;
 };
 

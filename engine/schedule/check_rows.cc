@@ -1,5 +1,7 @@
-// Proofs 1, 2, 3 and 7: what each row shows by itself. Each stage and micro-batch has a bit for
-// every kind that ran.
+// Proofs 1, 2, 3 and 7, which look at each row by itself. Walks each row in order and keeps one bit
+// for every stage, micro-batch and kind that has run. An action is correct if the bits that it
+// needs are set and its own is not. When all rows are done, bits that are missing are missing
+// actions. The time is linear in the number of actions.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -11,7 +13,7 @@
 namespace strata::schedule {
 namespace {
 
-// What ends a stage's step, in this order.
+// The kinds that end a stage's step, in the order in which they must run.
 constexpr Kind kEnds[] = {Kind::kReduceTied, Kind::kReduceGrad, Kind::kStep};
 
 constexpr uint16_t Bit(Kind kind) { return uint16_t(1u << static_cast<int>(kind)); }
@@ -35,7 +37,7 @@ class RowChecks {
     }
   }
 
-  // After all rows.
+  // Reports actions that are missing. To be called after all rows.
   void CheckNothingIsMissing() {
     for (int s = 0; s < program_.stages() && !context_.is_full(); ++s) {
       const uint16_t needed = NeededOf(s);
@@ -46,8 +48,8 @@ class RowChecks {
 
  private:
   struct Stage {
-    int weight_grads = 0;  // W and B so far
-    uint16_t ends = 0;     // bits of kEnds
+    int weight_grads = 0;  // the number of W and B that have run
+    uint16_t ends = 0;     // bits of the kEnds that have run
   };
 
   uint16_t& Done(int stage, int micro_batch) {
@@ -58,7 +60,7 @@ class RowChecks {
     context_.Refuse(rank_, position_, part_text_.empty() ? why : Str("(", part_text_, ") ", why));
   }
 
-  // The needs of both parts of an overlap come before what either gives.
+  // Checks the needs of both parts of an overlap before it notes what either gives.
   void CheckAction(const Action& action) {
     const ActionParts parts(action);
     for (const Action& part : parts) {
@@ -126,7 +128,7 @@ class RowChecks {
     }
   }
 
-  // One of the kinds in `bits` of a stage on this rank.
+  // Requires that one of the kinds in `bits` has run for a stage on this rank.
   void Need(int stage, int micro_batch, uint16_t bits) {
     if (Done(stage, micro_batch) & bits) return;
     const Kind kind = bits == kBackwards ? Kind::kBackward : KindOf(bits);
@@ -141,8 +143,8 @@ class RowChecks {
     return static_cast<Kind>(kind);
   }
 
-  // What F, I or B reads: from another rank by `recv`, from a neighbour on this rank by its
-  // `givers`.
+  // Requires the message that F, I or B reads. From another rank it comes by the kind `recv`; from
+  // a stage on this rank, one of the kinds `givers` must have run there.
   void NeedMessage(const Message& message, Kind recv, uint16_t givers) {
     const Passage passage = PassageOf(program_, message);
     const int m = message.micro_batch;
@@ -163,7 +165,7 @@ class RowChecks {
 
   void CheckEnd(const Action& action) {
     const auto end = std::find(std::begin(kEnds), std::end(kEnds), action.kind);
-    if (end == std::end(kEnds)) return;  // UNSHARD, RESHARD
+    if (end == std::end(kEnds)) return;  // UNSHARD and RESHARD are ignored
     Stage& stage = stages_[action.stage];
     if (stage.ends & Bit(action.kind)) Refuse("runs a second time");
     for (auto later = end + 1; later != std::end(kEnds); ++later) {
@@ -178,7 +180,7 @@ class RowChecks {
     stage.ends |= Bit(action.kind);
   }
 
-  // Bits that every micro-batch of the stage must have, but for its backward.
+  // The bits that every micro-batch of the stage must have, without those of its backward.
   uint16_t NeededOf(int stage) const {
     uint16_t needed = Bit(Kind::kForward);
     if (!context_.is_lowered) return needed;
@@ -224,15 +226,15 @@ class RowChecks {
   const CheckContext& context_;
   const Program& program_;
   const Links links_;
-  std::vector<uint16_t> done_;  // bits of kinds, by stage and micro-batch
+  std::vector<uint16_t> done_;  // bits of the kinds that have run, by stage and micro-batch
   std::vector<Stage> stages_;
-  // Where the check is.
+  // The action that is being checked:
   int rank_ = 0;
   int position_ = 0;
   std::string part_text_;
 };
 
-// The map of stages to ranks, on which everything else rests.
+// Checks the map of stages to ranks, on which all other checks rely.
 bool CheckMap(const CheckContext& context) {
   const Program& program = context.program;
   if (program.micro_batches < 1) context.Note(-1, "the program has no micro-batches");

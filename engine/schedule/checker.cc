@@ -55,7 +55,7 @@ void CheckContext::Miss(int rank, const Action& action) const {
 
 void CheckBuffers(const CheckContext& context) {
   const std::vector<int>& slots = context.options.stage_buffers;
-  if (slots.empty()) return;  // StageBuffers() suffice by their definition
+  if (slots.empty()) return;  // StageBuffers() are enough by their definition
   for (const Overwrite& found : FindOverwrites(context.program, slots)) {
     context.Refuse(
         found.rank, found.position,

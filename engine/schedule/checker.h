@@ -1,5 +1,5 @@
-// Checker: proves that a program is right before anything starts. Training and evaluation,
-// compute-only and lowered programs, ours and users'.
+// Checker: proves that a program is correct before any rank starts. It checks programs for training
+// and evaluation, compute-only and lowered, generated and written by users.
 #pragma once
 
 #include <string>
@@ -10,33 +10,37 @@
 namespace strata::schedule {
 
 struct CheckOptions {
-  /// Demands the lowered form, as the executor needs it. Otherwise a program with communication
-  /// counts as lowered and one without as compute-only, which is less to prove.
+  /// True: the program must be in the lowered form, as the executor needs it. False: a program with
+  /// communication is checked as lowered; one without is checked as compute-only, for which there
+  /// is less to prove.
   bool lowered = false;
-  /// Slots per stage that the executor will have; empty: StageBuffers(program), as the executor
-  /// has by default.
+  /// The number of buffer slots that the executor will have for each stage. Empty:
+  /// StageBuffers(program), which is the executor's default.
   std::vector<int> stage_buffers = {};
-  /// Stages that hold a tied parameter: a lowered training program must have their REDUCE_TIED.
+  /// The stages that hold a tied parameter. In a lowered training program each must have a
+  /// REDUCE_TIED.
   std::vector<int> tied_stages = {};
 };
 
-/// One thing that is wrong. `text` is a whole explanation with the row shown.
+/// One fault of a program. `text` is a whole explanation that shows the row.
 struct Problem {
-  int rank = -1;            ///< -1: no row in particular
-  int position = -1;        ///< in the row; -1: none, or the action is missing from the row
-  std::string action = {};  ///< "" : none in particular
+  int rank = -1;  ///< -1: the fault is of no particular row
+  int position =
+      -1;  ///< position in the row; -1: no particular one, or the action is missing from the row
+  std::string action = {};  ///< "": no particular action
   std::string text = {};
 };
 
-/// Problems in the order found, at most kMaxProblems; later proofs rest on earlier ones and are
-/// left out when those fail.
+/// The problems in the order in which they were found, at most kMaxProblems. A proof relies on the
+/// earlier ones and is skipped if they failed.
 struct CheckResult {
   static constexpr int kMaxProblems = 20;
   std::vector<Problem> problems;
-  std::vector<int> peak_activations;  ///< per rank, see PeakActivations(); empty unless ok
+  std::vector<int>
+      peak_activations;  ///< per rank, see PeakActivations(); empty if there are problems
 
   bool ok() const { return problems.empty(); }
-  /// All explanations, one after another; "" when ok.
+  /// The texts of all problems, one after another; "" if the program is correct.
   std::string Report() const;
 };
 
@@ -58,12 +62,12 @@ struct CheckResult {
 /// 6. Buffers. No slot is filled while it is still needed.
 /// 7. Ends. Lowered training: per stage one REDUCE_GRAD and one STEP, for tied stages one
 ///    REDUCE_TIED, all after its last W or B, in the order REDUCE_TIED, REDUCE_GRAD, STEP.
-/// A compute-only program may have reductions and steps, and then in this order too. Idle cells,
-/// UNSHARD and RESHARD mean nothing. Linear in the actions, where few
+/// A compute-only program may have reductions and steps, which must then be in this order too. Idle
+/// cells, UNSHARD and RESHARD are ignored. The time is linear in the number of actions if few
 /// micro-batches are alive at a time.
 CheckResult Check(const Program& program, const CheckOptions& options = {});
 
-/// Throws ConfigError with the report when Check() finds a problem.
+/// Throws ConfigError with the report if Check() finds a problem.
 void CheckOrThrow(const Program& program, const CheckOptions& options = {});
 
 }  // namespace strata::schedule

@@ -30,12 +30,12 @@ std::string ReportOf(const std::vector<std::string>& rows, const CheckOptions& o
   return Check(FromRows(rows, parse), options).Report();
 }
 
-// A lowered program of two stages and two micro-batches to break.
+// A correct lowered program of two stages and two micro-batches, which the tests break.
 const std::vector<std::string> kRight = {
     "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0REDUCE_GRAD 0STEP",
     "1RECV_F0 1F0 1B0 1RECV_F1 1SEND_B0 1F1 1B1 1SEND_B1 1REDUCE_GRAD 1STEP"};
 
-// kRight with row `rank` replaced.
+// The report of kRight with the row of `rank` replaced.
 std::string ReportWith(int rank, const std::string& row, const CheckOptions& options = {}) {
   std::vector<std::string> rows = kRight;
   rows[rank] = row;
@@ -89,7 +89,7 @@ TEST(Check, AcceptsLargePrograms) {
   }
 }
 
-// A chain of 300 ranks that wait for each other in turn: the explanation ends.
+// In a cycle of 300 waiting ranks the explanation shows only some.
 TEST(Check, ExplainsLongCircles) {
   const int ranks = 300;
   std::vector<std::string> rows = {Str("0F0 0B0 ", ranks, "F0 ", ranks, "B0")};
@@ -128,7 +128,7 @@ TEST(CheckOrThrow, ThrowsTheReport) {
               AllOf(HasSubstr("program \"mine\" is wrong"), HasSubstr("0B0 comes before 0F0")));
 }
 
-// 1. Places.
+// ---- Proof 1: places
 
 TEST(CheckPlaces, RefusesWhatDoesNotExist) {
   EXPECT_THAT(ReportOf({"0F0 1F0"}, {}, {.stage_ranks = {0}}),
@@ -160,7 +160,7 @@ TEST(CheckPlaces, RefusesBackwardsInEvaluation) {
                     HasSubstr("0STEP has no place")));
 }
 
-// 2. Completeness.
+// ---- Proof 2: completeness
 
 TEST(CheckCompleteness, MissesActions) {
   EXPECT_THAT(ReportOf({"0F0 0B0 0B1"}), HasSubstr("0B1 comes before 0F1"));
@@ -181,7 +181,7 @@ TEST(CheckCompleteness, RefusesSecondRuns) {
   EXPECT_THAT(ReportOf({"0F0 0R0 0R0 0B0"}), HasSubstr("0R0 runs a second time"));
 }
 
-// 3. Order in a row.
+// ---- Proof 3: order in a row
 
 TEST(CheckOrder, RefusesBackwardsBeforeForwards) {
   EXPECT_THAT(ReportOf({"0B0 0F0"}), HasSubstr("0B0 comes before 0F0, which it needs"));
@@ -240,7 +240,7 @@ TEST(CheckOrder, RefusesMessagesWithoutAnotherEnd) {
                     HasSubstr("1SEND_F0 has no stage at the other end")));
 }
 
-// 4. Links.
+// ---- Proof 4: links
 
 TEST(CheckLinks, RefusesSwappedSends) {
   EXPECT_THAT(
@@ -269,10 +269,10 @@ TEST(CheckLinks, OfDifferentStagesAreOneWhenTheyJoinTheSameRanks) {
       HasSubstr("1RECV_F1 is number 1 on its link, but there rank 0 sends 2SEND_F0"));
 }
 
-// 5. Progress.
+// ---- Proof 5: progress
 
 TEST(CheckProgress, RefusesSendsThatBlockEachOther) {
-  // The classic mistake in 1F1B: both send before they receive.
+  // The classic mistake in 1F1B: both ranks send before they receive.
   EXPECT_EQ(ReportWith(1, "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1 1REDUCE_GRAD 1STEP"),
             "rank 0, action 3: 0SEND_F1 waits for ever; these ranks wait for each other\n"
             "  rank 0 at 0SEND_F1 waits until rank 1 comes to 1RECV_F1: "
@@ -313,8 +313,8 @@ TEST(CheckProgress, LetsTiedReductionsMeet) {
                       right + "1REDUCE_TIED 3REDUCE_TIED 1REDUCE_GRAD 3REDUCE_GRAD 1STEP 3STEP"},
                      options),
             "");
-  // Stage 3 ends before stage 1 has gone backward: whoever waits there waits for rank 0, which
-  // waits for 1SEND_B0.
+  // Stage 3 ends before stage 1 has gone backward: a rank that waits in this REDUCE_TIED waits for
+  // rank 0, which waits for 1SEND_B0.
   EXPECT_THAT(ReportOf({left + ends,
                         "1RECV_F0 1F0 1SEND_F0 3RECV_F0 3F0 3B0 3SEND_B0 3REDUCE_TIED "
                         "1RECV_B0 1B0 1SEND_B0 1REDUCE_TIED 1REDUCE_GRAD 3REDUCE_GRAD "
@@ -324,7 +324,7 @@ TEST(CheckProgress, LetsTiedReductionsMeet) {
                     HasSubstr("rank 0 at 2SEND_B0 waits until rank 1 comes to 1RECV_B0")));
 }
 
-// 6. Buffers.
+// ---- Proof 6: buffers
 
 TEST(CheckBuffers, RefusesOverwrites) {
   const Program program = FromRows({"0F0 0F1 0F2 0B0 0B1 0B2"});
@@ -352,7 +352,7 @@ TEST(CheckBuffers, AcceptsWhatDeepSpeedHas) {
   }
 }
 
-// 7. Ends.
+// ---- Proof 7: ends
 
 TEST(CheckEnds, MissesReductionsAndSteps) {
   EXPECT_THAT(ReportWith(0, "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0STEP"),
@@ -385,9 +385,9 @@ TEST(CheckEnds, RefusesTheWrongOrderAndSecondOnes) {
               HasSubstr("0REDUCE_GRAD runs a second time"));
 }
 
-// Every single action matters.
+// ---- Every single action matters
 
-// 1F1B with ties, lowered; and one of torch's with I, W and a V map.
+// Lowered programs: 1F1B with tied stages, inference, and one of torch's with I, W and a V map.
 std::vector<Program> ProgramsToBreak() {
   const auto golden = Golden("torch_pipelining")["schedules"];
   const auto zbv = std::find_if(golden.begin(), golden.end(), [](const auto& entry) {
@@ -481,12 +481,12 @@ TEST(CheckEachAction, CannotBeAnotherKind) {
   });
 }
 
-// Against the interpreter, which knows what programs mean.
+// ---- Comparison with the interpreter, the reference of what programs mean
 
-// A small right program, compute-only or lowered: a generated one, one of torch's orders or a
-// random one.
+// A small correct program, compute-only or lowered: a generated one, one of torch's, or a random
+// one.
 Program AnyRightProgram(bool is_lowered) {
-  // Of torch's orders those of 2 ranks; the others are too large to try every interleaving.
+  // Only torch's programs for 2 ranks: the others are too large to try every interleaving.
   static const std::vector<Program> torchs = [] {
     std::vector<Program> small;
     for (const auto& entry : Golden("torch_pipelining")["schedules"].get<std::vector<Json>>()) {
@@ -509,8 +509,8 @@ Program AnyRightProgram(bool is_lowered) {
   return is_lowered ? AddCommunication(program) : program;
 }
 
-// One change somewhere: an action dropped, doubled, moved within its row or to another row, or
-// made another one.
+// Makes one random change: an action is dropped, doubled, moved within its row or to another row,
+// or replaced.
 void Mutate(Program& program) {
   auto& rows = program.rows;
   auto& row = rows[*rc::gen::inRange<size_t>(0, rows.size())];
@@ -545,12 +545,12 @@ void Mutate(Program& program) {
   }
 }
 
-// With the ends of the step, which the interpreter knows nothing of.
+// Adds the reductions and steps that end a step, which the interpreter does not know.
 Program Ended(const Program& program) {
   return HasCommunication(program) ? AddSteps(AddReductions(program, {})) : program;
 }
 
-// Whether anything but idle steps differs.
+// True if the programs differ in more than idle steps.
 bool Differ(const Program& a, const Program& b) {
   const auto without_idle = [](Program program) {
     for (auto& row : program.rows) {
@@ -570,7 +570,7 @@ TEST(CheckAgainstInterpreter, AgreesOnBrokenPrograms) {
     Program program = original;
     const int changes = *rc::gen::inRange(1, 4);
     for (int i = 0; i < changes; ++i) Mutate(program);
-    // A program that lost all its communication is another, compute-only one.
+    // Without its communication a program would be another, compute-only one.
     RC_PRE(Differ(program, original) && HasCommunication(program) == HasCommunication(original));
     const bool runs = testing::Runs(program, HasCommunication(program));
     const CheckResult result = Check(Ended(program));
@@ -587,8 +587,8 @@ TEST(CheckAgainstInterpreter, AgreesOnDeadlocks) {
   EXPECT_TRUE(rc::check([&] {
     const bool is_lowered = *rc::gen::arbitrary<bool>();
     Program program = AnyRightProgram(is_lowered);
-    // Swaps neighbours as long as each row stays right for itself: what remains to be wrong is what
-    // happens between the rows.
+    // Swaps neighbours as long as each row stays correct by itself, so that only faults between
+    // rows remain.
     const int swaps = *rc::gen::inRange(1, 30);
     for (int i = 0; i < swaps; ++i) {
       Program swapped = program;

@@ -1,5 +1,4 @@
-// The proofs of the checker, one by one. Private to the package; see checker.h for what each
-// proves.
+// The single proofs of the checker. Private to the package; checker.h says what each proves.
 #pragma once
 
 #include <string>
@@ -9,7 +8,7 @@
 
 namespace strata::schedule {
 
-/// What the proofs share.
+/// The input and the result of a check, which all proofs share.
 struct CheckContext {
   const Program& program;
   const CheckOptions& options;
@@ -17,7 +16,7 @@ struct CheckContext {
   CheckResult& result;
 
   bool is_full() const { return result.problems.size() >= CheckResult::kMaxProblems; }
-  /// Notes a problem of a whole row, or with rank -1 of the program; `why` is a sentence.
+  /// Notes a problem of a whole row, or of the whole program if `rank` is -1; `why` is a sentence.
   void Note(int rank, const std::string& why) const;
   /// Notes a problem of the action at `position` of rank `rank`'s row; `why` continues a sentence
   /// whose subject is the action.
@@ -26,13 +25,13 @@ struct CheckContext {
   void Miss(int rank, const Action& action) const;
 };
 
-/// Proofs 1, 2, 3 and 7: each row for itself.
+/// Proofs 1, 2, 3 and 7, which look at each row by itself.
 void CheckRows(const CheckContext& context);
-/// Proof 4. REQUIRES: CheckRows() found nothing.
+/// Proof 4: links. REQUIRES: CheckRows() found nothing.
 void CheckLinks(const CheckContext& context);
-/// Proof 5. REQUIRES: CheckRows() and CheckLinks() found nothing.
+/// Proof 5: progress. REQUIRES: CheckRows() and CheckLinks() found nothing.
 void CheckProgress(const CheckContext& context);
-/// Proof 6. REQUIRES: CheckRows() found nothing.
+/// Proof 6: buffers. REQUIRES: CheckRows() found nothing.
 void CheckBuffers(const CheckContext& context);
 
 }  // namespace strata::schedule

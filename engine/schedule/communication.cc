@@ -1,11 +1,12 @@
 // AddCommunication: see lowering.h.
 //
 // The pass runs all rows at once. A rank in the gap before its next action waits first for the
-// messages that the action reads, then for the readers of its own messages. A message moves when
-// its reader waits for it; at that moment SEND joins the sender's row and RECV the reader's. So all
-// moves happen one after another in an order that the rows keep, and no rank can wait for ever,
-// even when sends block. When all ranks wait, one that only waits for its readers is relieved: its
-// messages move at once, before their readers need them.
+// messages that the action reads, then for the readers of the messages that it gave itself. A
+// message moves when its reader waits for it: at that moment its SEND is appended to the sender's
+// row and its RECV to the reader's. So all moves happen one after another in an order that every
+// row keeps, and no rank can wait for ever, even when sends block. When all ranks wait, one rank
+// that waits only for its readers is released: its messages move at once, before their readers need
+// them. The time is linear in the number of actions.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -34,7 +35,7 @@ class CommunicationPass {
     }
   }
 
-  // False when the ranks wait for each other or a message finds no reader.
+  // Returns false if the ranks wait for each other or a message finds no reader.
   bool Run() {
     for (int r = 0; r < program_.ranks(); ++r) {
       ranks_[r].lowered.reserve(3 * program_.rows[r].size());
@@ -58,18 +59,18 @@ class CommunicationPass {
   enum State : uint8_t { kAbsent, kGiven, kMoved };
 
   struct Queue {
-    std::deque<Message> given;  // and not moved, oldest first
-    Message awaited;            // by the receiving rank in its gap; stage -1: none
+    std::deque<Message> given;  // given and not yet moved, oldest first
+    Message awaited;  // the message that the receiving rank waits for in its gap; stage -1: none
   };
 
   struct Rank {
-    size_t next = 0;  // in its row of the program
-    int absent = 0;   // messages that the next action reads and nobody has given
-    int unsent = 0;   // messages that it gave and nobody has read
+    size_t next = 0;  // the position in its row of the program
+    int absent = 0;   // the number of messages that the next action reads and nobody has given
+    int unsent = 0;   // the number of messages that it gave and nobody has read
     bool is_in_gap = false;
-    bool is_postponed = false;  // is in postponed_, perhaps from an earlier gap
+    bool is_postponed = false;  // it is in postponed_, perhaps from an earlier gap
     bool is_finished = false;
-    std::vector<int> links;  // that it sends on
+    std::vector<int> links;  // the links on which it sends
     std::vector<Action> lowered;
   };
 
@@ -94,7 +95,8 @@ class CommunicationPass {
     ++rank.absent;
   }
 
-  // Called when something that the rank in its gap waits for has happened.
+  // Lets a rank in its gap go on if nothing is left to wait for. Called when something that it
+  // waits for has happened.
   void GoOnIfReady(int r) {
     Rank& rank = ranks_[r];
     if (!rank.is_in_gap || rank.absent > 0) return;
@@ -106,7 +108,8 @@ class CommunicationPass {
     }
   }
 
-  // False when nobody waits for its readers only.
+  // Moves the messages of one rank that waits for its readers only. Returns false if there is no
+  // such rank.
   bool RelieveOne() {
     while (const auto r = Pop(postponed_)) {
       Rank& rank = ranks_[*r];
@@ -152,7 +155,7 @@ class CommunicationPass {
     GoOnIfReady(links_[link].to);
   }
 
-  // REQUIRES: `message` is given.
+  // Moves the messages of the link up to `message`, oldest first. REQUIRES: `message` is given.
   void MoveUpTo(int link, const Message message) {
     auto& given = queues_[link].given;
     Rank& sender = ranks_[links_[link].from];

@@ -1,5 +1,5 @@
-// Every schedule of the table as ToGrid() draws it, word for word, and what its definition says of
-// the order in a row.
+// Compares the ToGrid() drawing of every schedule of the table with a literal, and checks the
+// definition of each schedule's order within a row.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -21,7 +21,7 @@ using ::testing::ValuesIn;
 struct Drawn {
   const char* name;
   Sizes sizes;
-  const char* grid;  // behind a line break
+  const char* grid;  // begins with a line break
 };
 
 std::string NameOf(const TestParamInfo<Drawn>& info) {
@@ -29,7 +29,7 @@ std::string NameOf(const TestParamInfo<Drawn>& info) {
   return Str("Ranks", ranks, "Stages", stages_per_rank, "MicroBatches", micro_batches);
 }
 
-/// The drawing with one space between cells, as overlaps would make lines too long.
+/// The drawing with one space between cells, because overlaps would make the lines too long.
 std::string Narrow(const std::string& grid) {
   std::string narrow;
   for (const char c : grid) {
@@ -50,7 +50,7 @@ TEST_P(Drawing, IsWordForWord) {
 INSTANTIATE_TEST_SUITE_P(
     Interleaved1F1B, Drawing,
     ValuesIn<Drawn>({
-        // Stage 0 of all, stage 2 of all, then one forward, one backward.
+        // All forwards of stage 0, all of stage 2, then one forward, one backward.
         {"interleaved_1f1b", {2, 2, 2}, R"(
 rank 0 | 0F0 0F1 2F0 2F1 .   2B0 .   2B1 0B0 0B1
 rank 1 | .   1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 .
@@ -65,7 +65,7 @@ rank 1 | .   1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3 .
 rank 0 | 0F0 0F1 2F0 2F1 4F0 4F1 .   4B0 .   4B1 2B0 2B1 0B0 0B1
 rank 1 | .   1F0 1F1 3F0 3F1 5F0 5B0 5F1 5B1 3B0 3B1 1B0 1B1 .
 )"},
-        // Ranks do not divide the micro-batches: one group of three.
+        // The number of ranks does not divide that of micro-batches: one group of three.
         {"interleaved_1f1b", {2, 2, 3}, R"(
 rank 0 | 0F0 0F1 0F2 2F0 2F1 2F2 2B0 .   2B1 .   2B2 0B0 0B1 0B2
 rank 1 | .   1F0 1F1 1F2 3F0 3B0 3F1 3B1 3F2 3B2 1B0 1B1 1B2 .
@@ -79,49 +79,50 @@ rank 3 | .   .   .   3F0 3F1 3F2 3F3 7F0 7B0 7F1 7B1 7F2 7B2 7F3 7B3 3B0 3B1 3B2
     }),
     NameOf);
 
-INSTANTIATE_TEST_SUITE_P(LoopedBfs, Drawing,
-                         ValuesIn<Drawn>({
-                             // All forwards of a stage, then of the next; backwards the other way.
-                             {"looped_bfs", {2, 2, 2}, R"(
+INSTANTIATE_TEST_SUITE_P(
+    LoopedBfs, Drawing,
+    ValuesIn<Drawn>({
+        // All forwards of a stage, then of the next; backwards take the stages in the opposite
+        // order.
+        {"looped_bfs", {2, 2, 2}, R"(
 rank 0 | 0F0 0F1 2F0 2F1 .   .   2B0 2B1 0B0 0B1
 rank 1 | .   1F0 1F1 3F0 3F1 3B0 3B1 1B0 1B1 .
 )"},
-                             {"looped_bfs", {2, 3, 2}, R"(
+        {"looped_bfs", {2, 3, 2}, R"(
 rank 0 | 0F0 0F1 2F0 2F1 4F0 4F1 .   .   4B0 4B1 2B0 2B1 0B0 0B1
 rank 1 | .   1F0 1F1 3F0 3F1 5F0 5F1 5B0 5B1 3B0 3B1 1B0 1B1 .
 )"},
-                             // Fewer micro-batches than ranks: each round waits for the one before.
-                             {"looped_bfs", {4, 2, 2}, R"(
+        // Fewer micro-batches than ranks: each round waits for the one before it.
+        {"looped_bfs", {4, 2, 2}, R"(
 rank 0 | 0F0 0F1 .   .   4F0 4F1 .   .   .   .   .   .   4B0 4B1 .   .   0B0 0B1
 rank 1 | .   1F0 1F1 .   .   5F0 5F1 .   .   .   .   5B0 5B1 .   .   1B0 1B1 .
 rank 2 | .   .   2F0 2F1 .   .   6F0 6F1 .   .   6B0 6B1 .   .   2B0 2B1 .   .
 rank 3 | .   .   .   3F0 3F1 .   .   7F0 7F1 7B0 7B1 .   .   3B0 3B1 .   .   .
 )"},
-                         }),
-                         NameOf);
+    }),
+    NameOf);
 
-INSTANTIATE_TEST_SUITE_P(
-    ZbH1, Drawing,
-    ValuesIn<Drawn>({
-        // P-s forwards before the first I; from then on W fill what would be idle.
-        {"zb_h1", {2, 1, 3}, R"(
+INSTANTIATE_TEST_SUITE_P(ZbH1, Drawing,
+                         ValuesIn<Drawn>({
+                             // P-s forwards before the first I; from then on W fill idle time.
+                             {"zb_h1", {2, 1, 3}, R"(
 rank 0 | F0 F1 .  I0 W0 F2 I1 W1 I2 W2
 rank 1 | .  F0 I0 F1 I1 W0 F2 I2 W1 W2
 )"},
-        {"zb_h1", {4, 1, 4}, R"(
+                             {"zb_h1", {4, 1, 4}, R"(
 rank 0 | F0 F1 F2 F3 .  .  .  I0 W0 I1 W1 I2 W2 I3 W3
 rank 1 | .  F0 F1 F2 .  .  I0 F3 I1 W0 I2 W1 I3 W2 W3
 rank 2 | .  .  F0 F1 .  I0 F2 I1 F3 I2 W0 I3 W1 W2 W3
 rank 3 | .  .  .  F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3
 )"},
-        // Fewer micro-batches than ranks.
-        {"zb_h1", {3, 1, 2}, R"(
+                             // Fewer micro-batches than ranks.
+                             {"zb_h1", {3, 1, 2}, R"(
 rank 0 | F0 F1 .  .  .  I0 W0 I1 W1
 rank 1 | .  F0 F1 .  I0 .  I1 W0 W1
 rank 2 | .  .  F0 I0 F1 I1 W0 W1 .
 )"},
-    }),
-    NameOf);
+                         }),
+                         NameOf);
 
 INSTANTIATE_TEST_SUITE_P(ZbH2, Drawing,
                          ValuesIn<Drawn>({
@@ -130,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(ZbH2, Drawing,
 rank 0 | F0 F1 F2 I0 W0 I1 W1 I2 W2 .
 rank 1 | .  F0 I0 F1 I1 F2 I2 W0 W1 W2
 )"},
-                             // Too few micro-batches to fill the pipe: as H1.
+                             // Too few micro-batches to fill the pipe: the same as zb_h1.
                              {"zb_h2", {3, 1, 2}, R"(
 rank 0 | F0 F1 .  .  .  I0 W0 I1 W1
 rank 1 | .  F0 F1 .  I0 .  I1 W0 W1
@@ -171,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(Zbv, Drawing,
 rank 0 | 0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2 .
 rank 1 | .   1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
 )"},
-                             // The way of one micro-batch down the V and up again.
+                             // The way of one micro-batch up the V and back.
                              {"zbv", {2, 2, 1}, R"(
 rank 0 | 0F0 .   .   3F0 3I0 3W0 .   0I0 0W0
 rank 1 | .   1F0 2F0 .   .   2I0 1I0 2W0 1W0
@@ -197,7 +198,7 @@ rank 1 | .   1F0 1F1 .   .   .   6F0 .   .   1F2 6F1 6I0 6W0 1F3 6F2 6I1 6W1 1I0
 rank 2 | .   .   2F0 .   .   5F0 2F1 .   .   5F1 2F2 .   5I0 5F2 5W0 2F3 2I0 5I1 2W0 5F3 5W1 2I1 5I2 2W1 5W2 2I2 5I3 2W2 5W3 2I3 2W3 .   .
 rank 3 | .   .   .   3F0 4F0 .   .   3F1 4F1 .   .   3F2 4F2 4I0 3I0 4W0 3F3 3W0 4F3 4I1 3I1 4W1 3W1 4I2 3I2 4W2 3W2 4I3 3I3 4W3 3W3 .   .
 )"},
-                             // One micro-batch: both are the way through the V.
+                             // With one micro-batch both schedules are just its way through the V.
                              {"v_half", {3, 2, 1}, R"(
 rank 0 | 0F0 .   .   .   .   5F0 5I0 5W0 .   .   .   0I0 0W0
 rank 1 | .   1F0 .   .   4F0 .   .   4I0 4W0 .   1I0 1W0 .
@@ -238,13 +239,13 @@ rank 1 | . 1F0 2F0 1F1 2F1 1F2 2B0 (2F2;1B0)OVERLAP_F_B (1F3;2B1)OVERLAP_F_B (2F
                          }),
                          NameOf);
 
-/// The computing actions of a row.
+/// The row without its idle cells.
 std::vector<Action> WithoutIdle(std::vector<Action> row) {
   std::erase_if(row, [](const Action& action) { return action.kind == Kind::kIdle; });
   return row;
 }
 
-/// The forwards of a row that run before the first action with a backward in it.
+/// The number of forwards of a row before the first action with a backward in it.
 int WarmUp(const std::vector<Action>& row) {
   const std::vector<Action> dense = WithoutIdle(row);
   const auto is_back = [](const Action& action) { return action.kind != Kind::kForward; };
@@ -271,8 +272,8 @@ TEST(Definition, OfZbH2sWarmUp) {
   }));
 }
 
-// Narayanan et al., and Megatron-LM's get_num_warmup_microbatches; the forward of the first "one
-// forward, one backward" counts too.
+// The formula of Narayanan et al. and of Megatron-LM's get_num_warmup_microbatches, plus the
+// forward of the first "one forward, one backward".
 TEST(Definition, OfInterleavedWarmUps) {
   EXPECT_TRUE(rc::check([] {
     const int P = *rc::gen::inRange(1, 7), v = *rc::gen::inRange(2, 5);
@@ -284,8 +285,8 @@ TEST(Definition, OfInterleavedWarmUps) {
   }));
 }
 
-// Megatron-LM: groups of P micro-batches go through all stages of a rank, forward stages up,
-// backward stages down.
+// As in Megatron-LM, groups of P micro-batches go through all stages of a rank: forwards in
+// ascending order of stages, backwards in descending order.
 TEST(Definition, OfInterleavedOrders) {
   EXPECT_TRUE(rc::check([] {
     const int P = *rc::gen::inRange(1, 6), v = *rc::gen::inRange(1, 5);
@@ -323,7 +324,7 @@ TEST(Definition, OfLoopedBfs) {
   }));
 }
 
-// Each micro-batch goes through a stage in the order in which it came.
+// The micro-batches go through each stage in the same order.
 TEST(Definition, MicroBatchesKeepTheirOrder) {
   EXPECT_TRUE(rc::check([] {
     const auto [name, sizes] = testing::AnyGenerated();
@@ -341,7 +342,7 @@ TEST(Definition, MicroBatchesKeepTheirOrder) {
   }));
 }
 
-// Only zero-bubble schedules split all backwards; DualPipeV splits some and overlaps others.
+// Only zero-bubble schedules split all backwards. DualPipeV splits some and overlaps others.
 TEST(Definition, OfKinds) {
   EXPECT_TRUE(rc::check([] {
     const auto [name, sizes] = testing::AnyGenerated();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kLargestWidth = 160;
 
-// How a kind is drawn.
+// The fill character and the colour of a kind.
 struct Style {
   char fill;
   const char* color;
@@ -37,7 +37,7 @@ Style StyleOf(Kind kind) {
   }
 }
 
-/// Whole numbers as they are, others with six digits.
+/// A number as text: whole numbers with all digits, others with six digits.
 std::string ForEyes(double number) {
   return std::round(number) == number ? FormatDouble(number) : Str(number);
 }
@@ -62,7 +62,7 @@ class Picture {
   }
 
  private:
-  // "F0", "2F0"; "F3B1" for an overlap.
+  // The name in an action's box: "F0", "2F0"; "F3B1" for an overlap.
   std::string NameOf(const Action& action) const {
     std::string name;
     for (const Action& part : ActionParts(action)) {
@@ -71,7 +71,7 @@ class Picture {
     return name;
   }
 
-  // Columns per unit of time.
+  // The number of columns per unit of time.
   double Scale() const {
     if (simulation_.makespan <= 0) return 0;
     double scale = options_.width / simulation_.makespan;
@@ -80,7 +80,7 @@ class Picture {
       for (size_t i = 0; i < program_.rows[r].size(); ++i) {
         const Interval& time = simulation_.times[r][i];
         if (time.end <= time.start) continue;
-        // With stages in front, names need a fill character between them.
+        // A name that begins with a stage needs a fill character before the next name.
         const size_t columns = NameOf(program_.rows[r][i]).size() + (with_stages_ ? 1 : 0);
         scale = std::max(scale, columns / (time.end - time.start));
       }

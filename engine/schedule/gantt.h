@@ -1,4 +1,4 @@
-// Gantt: a program's run as text for a terminal.
+// Gantt: draws the run of a program as text for a terminal.
 #pragma once
 
 #include <string>
@@ -9,29 +9,31 @@
 namespace strata::schedule {
 
 struct GanttOptions {
-  /// Columns of the time axis. 0: as many as all names need, at most 160.
+  /// The number of columns of the time axis. 0: as many as all names need, at most 160.
   int width = 0;
-  /// ANSI colours: forwards blue, backwards green, weights yellow, overlaps cyan, the
-  /// rest magenta.
+  /// Draws ANSI colours: forwards blue, backwards green, weight gradients yellow, overlaps cyan,
+  /// everything else magenta.
   bool color = false;
-  bool in_seconds = false;  ///< the simulation's times are seconds, shown as such: "12.3 ms"
+  bool in_seconds =
+      false;  ///< the simulation's times are seconds and are shown with a unit: "12.3 ms"
 };
 
-/// A row per rank, time to the right, then a line with makespan, bubble and memory:
+/// Draws one row for each rank, time to the right, then a line with makespan, bubble and memory:
 ///
 ///   rank 0 |F0F1......B0==B1==|
 ///   rank 1 |..F0B0==F1B1==....|
 ///   makespan 9, bubble 33.3%, at most 2 activations alive on a rank
 ///
-/// An action stands with its kind and micro-batch, and its stage where ranks have several, over the
-/// columns that it takes: filled with '-' for F and R, '=' for B and I, '~' for W, '#' for an
-/// overlap, '*' for reductions and steps; '.' is idle. Where a name is too long, forwards keep the
-/// last digits of their micro-batch and others their first letters. What takes no time is left out.
-/// REQUIRES: `simulation` is the program's.
+/// A box over the columns that an action takes begins with the action's kind and micro-batch,
+/// preceded by its stage if ranks have several. The rest of the box is filled with '-' for F and R,
+/// '=' for B and I, '~' for W, '#' for an overlap, '*' for reductions and steps; '.' is idle time.
+/// If a name is too long, a forward keeps the last digits of its micro-batch and other actions keep
+/// their first letters. Actions that take no time are left out. REQUIRES: `simulation` is the
+/// program's.
 std::string Gantt(const Program& program, const Simulation& simulation,
                   const GanttOptions& options = {});
 
-/// A line that says what the letters and numbers of the program's picture are.
+/// One line that explains the letters and numbers in the picture of the program.
 std::string GanttLegend(const Program& program);
 
 }  // namespace strata::schedule

@@ -1,4 +1,4 @@
-// Laws that hold for every right program, not only for the named schedules: tried on random ones.
+// Tests laws that hold for every correct program, not only for named schedules, on random programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -169,7 +169,7 @@ TEST(Laws, BuffersAreEnoughAndNeeded) {
     std::vector<int> buffers = StageBuffers(program);
     RC_ASSERT(FindOverwrites(program, buffers).empty());
     const int stage = *rc::gen::inRange(0, program.stages());
-    if (buffers[stage] == 2) return;  // may be more than needed: DeepSpeed has never less
+    if (buffers[stage] == 2) return;  // may be more than needed, since there are never less
     --buffers[stage];
     const auto overwrites = FindOverwrites(program, buffers);
     RC_ASSERT(overwrites.size() == 1u);

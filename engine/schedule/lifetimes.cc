@@ -11,8 +11,10 @@
 namespace strata::schedule {
 namespace {
 
-// Measures how many neighbouring micro-batches are open at once, and with `slots` notes what is
-// overwritten. Opening what is open and closing what is not mean nothing.
+// Measures the span of micro-batches that are open at the same time, for each stage and buffer. If
+// `slots` are given, also notes the first overwrite. Opening an open buffer and closing a closed
+// one have no effect. A close moves the ends of the span inwards, so the time is linear if the
+// spans are short.
 class Spans {
  public:
   explicit Spans(const Program& program, std::vector<int> slots = {})
@@ -46,19 +48,19 @@ class Spans {
 
   const std::vector<int>& largest() const { return largest_; }
 
-  // The first overwrite since the last call; its position is -1 when there was none.
+  // Returns the first overwrite since the last call; its position is -1 if there was none.
   Overwrite TakeFirst() { return std::exchange(first_, kNone); }
 
  private:
   static constexpr Overwrite kNone = {.position = -1};
 
-  // The lowest and the highest open micro-batch.
+  // The lowest and the highest open micro-batch. high < 0: none is open.
   struct Window {
     int low = std::numeric_limits<int>::max();
     int high = -1;
   };
 
-  // Of the micro-batches in `window` those that share m's slot.
+  // Notes an overwrite if an open micro-batch in `window` has the same slot as m.
   void Fill(int position, Buffer buffer, int s, int m, const Window& window) {
     if (window.high < 0) return;
     const int count = slots_[s];
@@ -79,14 +81,14 @@ class Spans {
 
   const std::vector<int> slots_;  // per stage
   const int micro_batches_;
-  std::vector<uint8_t> open_;  // by stage and micro-batch, a bit per buffer
+  std::vector<uint8_t> open_;  // by stage and micro-batch: one bit for each kind of buffer
   std::vector<Window> windows_;
-  std::vector<int> largest_;  // per stage
+  std::vector<int> largest_;  // the largest span, per stage
   Overwrite first_ = kNone;
 };
 
-// Tells `spans` what a rank's row opens and closes. A compute-only program shows no sends: there an
-// output stays only until a neighbour on the same rank takes it.
+// Opens and closes the buffers of a rank's row in `spans`. A compute-only program has no sends, so
+// an output is kept only if a neighbour on the same rank reads it.
 void FillBuffers(const Program& program, const RowWalk& walk, int rank, Spans& spans) {
   const bool is_lowered = HasCommunication(program);
   walk.Over(rank, [&](const Step& step) {

@@ -55,9 +55,9 @@ TEST(Buffers, AddUpOverTheStagesOfARank) {
 }
 
 TEST(Buffers, SpanTheMicroBatchesAliveAtOnce) {
-  // 0 and 3 are alive together: slots m mod 3 would collide.
+  // Micro-batches 0 and 3 are alive together and would collide with m mod 3.
   EXPECT_THAT(StageBuffers(FromRows({"0F0 0F1 0B1 0F2 0B2 0F3 0B3 0B0"})), ElementsAre(4));
-  // Never more than two, whatever the order.
+  // At most two neighbours are alive at a time, whatever the order.
   EXPECT_THAT(StageBuffers(FromRows({"0F3 0F2 0B3 0F1 0B2 0F0 0B1 0B0"})), ElementsAre(2));
 }
 
@@ -142,7 +142,7 @@ TEST(PeakActivations, OfTheKnownSchedules) {
 }
 
 TEST(PeakActivations, OfTorchsV) {
-  // ZBV never keeps more than 2P chunks, two of which make a stage of 1F1B.
+  // ZBV never keeps more than 2P chunks; two chunks are as large as a stage of 1F1B.
   const auto golden = Golden("torch_pipelining")["schedules"];
   for (const auto& entry : golden) {
     if (entry["schedule"] != "ScheduleZBVZeroBubble") continue;

@@ -1,4 +1,5 @@
-// Links: which tensors pass between stages, and on which link between ranks.
+// Links: the tensors (messages) that pass between stages, and the link between ranks that each
+// takes.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,11 @@
 
 namespace strata::schedule {
 
-/// Activations go from a stage to the next, gradients to the one before.
+/// Activations go forward to the next stage, gradients backward to the previous one.
 enum class Direction : uint8_t { kForward, kBackward };
 
-/// A tensor on its way to `stage`: its input (kForward) or its output's gradient (kBackward).
+/// A tensor on its way to `stage`: the stage's input (kForward) or its output's gradient
+/// (kBackward).
 struct Message {
   Direction direction = Direction::kForward;
   int stage = -1;
@@ -19,35 +21,36 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-/// Whether a compute action (not an overlap: take its ActionParts) reads and gives a message: F, I,
-/// B.
+/// True for F, I and B, the compute actions that read a message and give one. An overlap does so by
+/// its ActionParts.
 inline bool PassesMessages(Kind kind) { return kind == Kind::kForward || GivesInputGrad(kind); }
 
-/// What F, I or B reads. The first stage reads no input and the last no gradient: Links::Of() gives
-/// no link, a number below 0.
+/// The message that F, I or B reads. Links::Of() gives -1 (no link) for the input of the first
+/// stage and the gradient of the last.
 inline Message ReadBy(const Action& part) {
   const bool is_forward = part.kind == Kind::kForward;
   return {is_forward ? Direction::kForward : Direction::kBackward, part.stage, part.micro_batch};
 }
 
-/// The stage that `stage` sends to; outside the program at its ends.
+/// The stage that `stage` sends to. It does not exist if `stage` is the last of this direction.
 inline int ReceiverOf(Direction direction, int stage) {
   return direction == Direction::kForward ? stage + 1 : stage - 1;
 }
 
-/// The stage that `stage` receives from; outside the program at its ends.
+/// The stage that `stage` receives from. It does not exist if `stage` is the first of this
+/// direction.
 inline int SenderOf(Direction direction, int stage) {
   return direction == Direction::kForward ? stage - 1 : stage + 1;
 }
 
-/// What F, I or B gives. `stage` is outside the program at its ends.
+/// The message that F, I or B gives. Its `stage` may not exist, as after the last stage.
 inline Message GivenBy(const Action& part) {
   Message message = ReadBy(part);
   message.stage = ReceiverOf(message.direction, part.stage);
   return message;
 }
 
-/// What a SEND or RECV moves.
+/// The message that a SEND or RECV moves.
 inline Message MovedBy(const Action& action) {
   const bool is_forward = action.kind == Kind::kSendF || action.kind == Kind::kRecvF;
   const Direction direction = is_forward ? Direction::kForward : Direction::kBackward;
@@ -55,15 +58,15 @@ inline Message MovedBy(const Action& action) {
           action.micro_batch};
 }
 
-/// Where a message goes.
+/// Where a message goes from the rank that gives it.
 enum class Passage {
-  kNone,   ///< nowhere, for one of its ends is outside the program: data, the loss
+  kNone,   ///< nowhere: one of its ends is outside the program (the data, the loss)
   kLocal,  ///< to another stage of the same rank
   kAfar,   ///< to another rank
 };
 Passage PassageOf(const Program& program, const Message& message);
 
-/// A value for every message to a stage of the program.
+/// A table with a value for every message to a stage of the program.
 template <class T>
 class PerMessage {
  public:
@@ -87,13 +90,14 @@ class PerMessage {
   std::vector<T> values_;
 };
 
-/// The actions that move a message, at both ends.
+/// The actions that move a message: SEND at the sender, RECV at the receiver.
 Action SendOf(const Message& message);
 Action RecvOf(const Message& message);
 
-/// The links of a program: one per direction and ordered pair of ranks that tensors cross between,
-/// first in first out. Their order follows from the program's map alone, so that all ranks can open
-/// them in the same order. An evaluation program has links for gradients too and uses none of them.
+/// The links of a program: one for each direction and each ordered pair of ranks between which
+/// tensors pass; first in, first out. Their order depends only on the program's map of stages, so
+/// all ranks open them in the same order. An evaluation program also has links for gradients, and
+/// does not use them.
 class Links {
  public:
   struct Link {
@@ -107,8 +111,8 @@ class Links {
   int size() const { return static_cast<int>(links_.size()); }
   const Link& operator[](int link) const { return links_[link]; }
 
-  /// The link of the messages to `stage`; -1 where they come from the same rank or do not exist.
-  /// Any `stage` may be asked for.
+  /// The link that carries the messages to `stage`; -1 if they come from the same rank or do not
+  /// exist. `stage` may be any number.
   int Of(Direction direction, int stage) const {
     const std::vector<int>& links = into_[static_cast<int>(direction)];
     return stage >= 0 && stage < static_cast<int>(links.size()) ? links[stage] : -1;

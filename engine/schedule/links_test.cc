@@ -18,7 +18,7 @@ Program WithMap(std::vector<int> stage_ranks, int ranks) {
   return program;
 }
 
-// "F 0>1": direction, from, to.
+// Each link as "F 0>1": direction, from, to.
 std::vector<std::string> Texts(const Links& links) {
   std::vector<std::string> texts;
   for (int i = 0; i < links.size(); ++i) {

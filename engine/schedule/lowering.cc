@@ -19,7 +19,8 @@ auto Find(Row& row, const Action& action) { return std::find(row.begin(), row.en
 
 bool Contains(Row& row, const Action& action) { return Find(row, action) != row.end(); }
 
-// Behind the stage's last W or B and the sends that follow it; the row's end when it has neither.
+// The place after the stage's last W or B and the sends that follow it; the end of the row if it
+// has neither.
 Row::iterator BehindLastWeightGrad(Row& row, int stage) {
   const auto last = std::find_if(row.rbegin(), row.rend(), [&](const Action& action) {
     const ActionParts parts(action);
@@ -35,7 +36,7 @@ Row::iterator BehindLastWeightGrad(Row& row, int stage) {
   return behind;
 }
 
-// Where what ends a step belongs: before the first STEP, else at the end.
+// The place for the reductions that end a step: before the first STEP, else the end of the row.
 Row::iterator BeforeSteps(Row& row) {
   return std::find_if(row.begin(), row.end(),
                       [](const Action& action) { return action.kind == Kind::kStep; });

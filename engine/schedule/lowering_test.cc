@@ -85,14 +85,15 @@ TEST(AddCommunication, SurroundsOverlaps) {
             "F0 SEND_F0 F1 RECV_B0 SEND_F1 (0F2;0B0)OVERLAP_F_B RECV_B1 SEND_F2 B1 RECV_B2 B2");
 }
 
-// The receiver reads in another order than the sender gives: the link's order is the sender's.
+// The receiver reads in another order than the sender gives. The messages go in the sender's order.
 TEST(AddCommunication, ReceivesInTheOrderOfTheLink) {
   EXPECT_THAT(Drawn(AddCommunication(FromRows({"0F0 0F1 0F2", "1F2 1F1 1F0"}))),
               ElementsAre("F0 SEND_F0 F1 SEND_F1 F2 SEND_F2", "RECV_F0 RECV_F1 RECV_F2 F2 F1 F0"));
 }
 
-// Stage 3 needs 1F0 -> 2F0 -> 3F0 before rank 1 reads the second micro-batch, while rank 0 gives it
-// before 2F0: its send would wait for ever if rank 1 took it only when it reads it.
+// 3F0 needs 1F0 -> 2F0 -> 3F0 and runs before 1F1 reads the second micro-batch, which rank 0 gives
+// before it runs 2F0. If rank 1 took that message only before 1F1, rank 0 would wait in its send
+// for ever.
 TEST(AddCommunication, ReceivesEarlyWhereAllWouldWait) {
   const Program program = FromRows({"0F0 0F1 2F0 2F1", "1F0 3F0 1F1 3F1"});
   const Program lowered = AddCommunication(program);
@@ -125,8 +126,8 @@ TEST(AddCommunication, LeavesOtherMistakesToTheChecker) {
   EXPECT_THAT(Check(lowered).Report(), HasSubstr("0F0 runs a second time"));
 }
 
-// How many actions of `row` compute between `communication` at `at` and its action: behind it for
-// a SEND, before it for a RECV.
+// The number of compute actions in `row` between the communication at `at` and its own action,
+// which is before a SEND and after a RECV.
 int Distance(const std::vector<Action>& row, size_t at) {
   const Action& communication = row[at];
   const bool is_forward = communication.kind == Kind::kSendF || communication.kind == Kind::kRecvF;
@@ -162,7 +163,8 @@ Distances DistancesOf(const Program& program) {
   return distances;
 }
 
-// With one stage per rank; several may need a message earlier than its gap.
+// With one stage per rank every receive is in the gap before its reader. With several, some must be
+// earlier.
 TEST(AddCommunication, StaysInTheGapsOfTheGeneratedPrograms) {
   EXPECT_TRUE(rc::check([] {
     const int P = *rc::gen::inRange(1, 9), M = *rc::gen::inRange(1, 20);
@@ -178,8 +180,8 @@ TEST(AddCommunication, StaysInTheGapsOfTheGeneratedPrograms) {
   }));
 }
 
-// Early receives happen in schedules whose ranks have several stages. They are bounded here to
-// notice when a change makes them worse; of 48 to 240 messages per program.
+// Early receives occur in schedules with several stages per rank. The programs have 48 to 240
+// messages; these numbers show when a change makes more of them early.
 TEST(AddCommunication, ReceivesFewMessagesEarlyInTorchsOrders) {
   const auto golden = Golden("torch_pipelining")["schedules"];
   std::vector<int> early;
@@ -249,7 +251,7 @@ TEST(Lower, OfOneFOneBWithTies) {
                   "STEP"));
 }
 
-// What DeepSpeed calls our kinds.
+// DeepSpeed's names of Strata's kinds.
 const std::map<std::string, Kind> kInstructions = {
     {"RecvActivation", Kind::kRecvF},       {"ForwardPass", Kind::kForward},
     {"SendActivation", Kind::kSendF},       {"RecvGrad", Kind::kRecvB},
@@ -258,7 +260,7 @@ const std::map<std::string, Kind> kInstructions = {
     {"OptimizerStep", Kind::kStep},
 };
 
-// The slots that each kind of action uses, in order; -1 where it has none.
+// The slots that the actions of each kind use, in order; -1 for an action without a micro-batch.
 using SlotsByKind = std::map<Kind, std::vector<int>>;
 
 SlotsByKind SlotsOf(const nlohmann::json& steps) {
@@ -282,8 +284,8 @@ SlotsByKind SlotsOf(const std::vector<Action>& row, int buffers) {
   return slots;
 }
 
-// The same instructions in the same buffers; only the places of sends and receives between
-// computations differ.
+// Expects the same instructions with the same buffers. Only the places of sends and receives
+// between computations may differ.
 void ExpectDeepSpeedsInstructions(const char* name, const char* golden_name) {
   const auto golden = Golden("deepspeed")[golden_name];
   EXPECT_EQ(golden.size(), 7u);
@@ -335,7 +337,7 @@ TEST(Lower, ProgramsThatTorchLowered) {
     EXPECT_TRUE(HasCommunication(program));
     EXPECT_THAT(Check(program).Report(), HasSubstr("STEP is missing"));
     EXPECT_EQ(Check(Lower(program), {.lowered = true}).Report(), "") << name;
-    // torch lowered the same order that the golden file has.
+    // torch lowered the program that the golden file has.
     for (const auto& entry : golden) {
       if (entry["schedule"] != name || entry["ranks"] != 2) continue;
       EXPECT_EQ(Simulate(program).makespan, Simulate(testing::FromTorch(entry)).makespan) << name;

@@ -1,7 +1,7 @@
-// How long does it take to plan the largest programs? Prints seconds per step of the way and
+// Benchmark of planning for the largest programs: prints the seconds of each phase and the
 // nanoseconds per lowered action.
 //   bazel run //engine/schedule:planner_benchmark
-// Interleaved 1F1B with 2 stages per rank.
+// The program is interleaved 1F1B with 2 stages per rank.
 #include <benchmark/benchmark.h>
 
 #include "engine/base/check.h"

@@ -41,8 +41,8 @@ Action ParseCell(const std::string& cell, size_t row, size_t column) {
   }
 }
 
-// Each stage on the rank whose row first names it; a stage that nobody names on rank 0, where the
-// checker misses it.
+// Maps each stage to the first rank whose row names it. A stage that no row names is mapped to rank
+// 0, where the checker reports it as missing.
 std::vector<int> MapOf(const std::vector<std::vector<Action>>& rows) {
   std::vector<int> stage_ranks;
   for (int rank = 0; rank < static_cast<int>(rows.size()); ++rank) {
@@ -96,7 +96,7 @@ std::string GridCell(const Action& action, bool with_stages) {
   return with_stages ? ToText(action) : ToShortText(action);
 }
 
-// Indices [begin, end) of a row around `position` whose text fits `width`.
+// The indices [begin, end) of the largest part of a row around `position` whose text fits `width`.
 std::pair<int, int> Window(const std::vector<std::string>& cells, int position, int width) {
   int begin = std::max(position, 0), end = begin, used = 0;
   const int size = static_cast<int>(cells.size());
@@ -156,7 +156,7 @@ bool HasCommunication(const Program& program) {
 }
 
 bool AccumulatesInOrder(const Program& program) {
-  // Of each stage: the next micro-batch of B or I, and of B or W.
+  // For each stage: the next micro-batch of B or I, and the next of B or W.
   std::vector<int> input_grads(program.stages(), 0), weight_grads = input_grads;
   bool in_order = true;
   ForEachPart(program.rows, [&](const Action& part) {

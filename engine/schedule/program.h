@@ -1,6 +1,7 @@
-// Program: what every rank does in one step, as a plain value. Generators write compute-only
-// programs (F, I, W, B, R, overlaps and idle time steps); lowering adds communication, reductions
-// and the step; the checker proves; the executor runs one row per rank. Torch-free.
+// Program: what every rank does in one training step, as a plain value. Generators write
+// compute-only programs (F, I, W, B, R, overlaps and idle time steps); lowering adds communication,
+// reductions and the optimizer's step; the checker proves the program correct; the executor runs
+// one row per rank. Torch-free.
 #pragma once
 
 #include <span>
@@ -13,10 +14,11 @@
 
 namespace strata::schedule {
 
-/// One row of actions per rank of the pipe axis. In a compute-only program a cell is a time step
-/// of the schedule's drawing and may be idle; in a lowered one the order alone means something.
+/// A program has one row of actions for each rank of the pipe axis. In a compute-only program a
+/// cell is a time step of the schedule's drawing and may be idle. In a lowered program only the
+/// order within a row has a meaning.
 struct Program {
-  std::string name;              ///< the generator's, or what a user's program is called
+  std::string name;              ///< the generator's name, or the name of a user's program
   std::vector<int> stage_ranks;  ///< the rank of every stage; its size is the number of stages
   int micro_batches = 0;
   bool is_training = true;  ///< false: forwards only
@@ -25,19 +27,19 @@ struct Program {
   int ranks() const { return static_cast<int>(rows.size()); }
   int stages() const { return static_cast<int>(stage_ranks.size()); }
   int last_stage() const { return stages() - 1; }
-  /// Whether the neighbours `stage` and `stage` + 1 are on different ranks, so that a message
-  /// crosses. False for the last stage.
+  /// True if `stage` and `stage` + 1 are on different ranks, so that messages cross between ranks.
+  /// False for the last stage.
   bool crosses_after(int stage) const {
     return stage + 1 < stages() && stage_ranks[stage] != stage_ranks[stage + 1];
   }
-  /// Whether the stage of a simple action (of ActionParts) and, where it has one, its micro-batch
+  /// True if the stage of a simple action (of ActionParts), and its micro-batch if it has one,
   /// exist.
   bool has(const Action& part) const {
     return part.stage >= 0 && part.stage < stages() && part.micro_batch < micro_batches &&
            (part.micro_batch >= 0 || !HasMicroBatch(part.kind));
   }
-  /// Whether that holds for all actions, there are stages and micro-batches, and all stages are on
-  /// ranks that exist: enough to index by stage, rank and micro-batch.
+  /// True if has() is true for all actions, there are stages and micro-batches, and all stages are
+  /// on ranks that exist. Then the program can be indexed by stage, rank and micro-batch.
   bool has_places() const;
   bool operator==(const Program&) const = default;
 };
@@ -45,50 +47,51 @@ struct Program {
 /// The stages of one rank, ascending.
 std::vector<int> StagesOfRank(const Program& program, int rank);
 
-/// The program without its idle cells.
+/// Removes the idle cells of the program.
 Program WithoutIdle(Program program);
 
-/// Actions of all rows.
+/// The number of actions in all rows, idle cells included.
 int64_t CountActions(const Program& program);
 
-/// Whether the program has communication actions, so that AddCommunication() leaves it alone.
+/// True if the program has communication actions, so that AddCommunication() adds none.
 bool HasCommunication(const Program& program);
 
-/// Whether each stage runs its backwards (B, I and W each) in ascending order of micro-batches, so
-/// that its gradients add up bit for bit as on one rank. Otherwise sums are rounded in another
-/// order.
+/// True if each stage runs its backwards (B and I, and B and W) in ascending order of
+/// micro-batches. Then its gradients add up bit for bit as on one rank; otherwise sums are rounded
+/// in another order.
 bool AccumulatesInOrder(const Program& program);
 
-/// CSV: a line per rank, a cell per action, an empty cell for an idle one. What
-/// torch.distributed.pipelining's _load_csv reads, as long as its kinds suffice.
+/// Writes the program as CSV: a line per rank, a cell per action, an empty cell for an idle action.
+/// torch.distributed.pipelining's _load_csv can read it if it knows all the kinds.
 std::string ToCsv(const Program& program);
 
-/// The program as a drawing: a line per rank, cells in columns, '.' for an idle step. Stages are
-/// named where ranks have several:
+/// Draws the program: a line per rank, cells in columns, '.' for an idle step. The stages are shown
+/// if ranks have several:
 ///   rank 0 | F0 .  F1 B0
 std::string ToGrid(const Program& program);
 
-/// What the caller knows about a program that comes as text. What is left out is read off the
-/// text.
+/// What the caller knows about a program that comes as text. Fields that are left at their defaults
+/// are derived from the text.
 struct ParseOptions {
   std::string name = "user";
   std::vector<int> stage_ranks = {};  ///< empty: the rank whose row first names the stage
   int ranks = 0;                      ///< 0: the number of lines
-  int micro_batches = 0;              ///< 0: one more than the highest micro-batch
+  int micro_batches = 0;              ///< 0: the highest number of a micro-batch, plus 1
 };
 
-/// Reads a program from CSV: ours, or either of torch's forms (compute_only, compute_comms). Lines
-/// that start with '#' are comments. It is a training program when anything goes backward. The
-/// result may still be wrong as a program: Check() tells. Throws ConfigError naming row (rank) and
-/// column (both from 0), the cell's text and what was expected.
+/// Reads a program from CSV: Strata's own, or either of torch's forms (compute_only,
+/// compute_comms). Lines that start with '#' are comments. It is a training program if it has any
+/// backward action. The result may still be an incorrect program; Check() finds that. Throws
+/// ConfigError that names row (rank) and column (both from 0), the text of the cell and what was
+/// expected.
 Program ParseProgram(std::string_view csv, const ParseOptions& options = {});
 
-/// The same from cells: `rows[rank][column]`.
+/// Does the same for cells: `rows[rank][column]`.
 Program ParseProgram(const std::vector<std::vector<std::string>>& rows,
                      const ParseOptions& options = {});
 
-/// One row for people: actions around `position`, "..." where more are left out, and the action at
-/// `position` in [brackets]. `position` -1 marks none and shows the beginning.
+/// Shows one row in messages: the actions around `position`, "..." if some are left out, and the
+/// action at `position` in [brackets]. `position` -1 marks no action and shows the beginning.
 std::string ShowRow(std::span<const Action> row, int position, int width = 100);
 
 }  // namespace strata::schedule

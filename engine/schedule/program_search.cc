@@ -17,7 +17,7 @@
 namespace strata::schedule {
 namespace {
 
-// Bound the time: simulated actions of list schedules, and of local search.
+// Limits on the time of a search, in simulated actions: of list schedules, and of local search.
 constexpr int64_t kMaxListed = 4'000'000;
 constexpr int64_t kMaxImproved = 300'000;
 
@@ -26,7 +26,8 @@ T Largest(const std::vector<T>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
-/// What makes one program better than another: its price, and of equals what FoundProgram says.
+/// The order of programs, smaller is better: the price, then the longest wait of a rank, then the
+/// largest number of live activations.
 using Score = std::tuple<double, double, int>;
 
 struct Measured {
@@ -34,6 +35,11 @@ struct Measured {
   Score score;
 };
 
+/// Searches in three steps, each of which simulates every candidate (Simulate()) and keeps the best
+/// one by its score: all named schedules that fit; list schedules for several rules, limits of
+/// memory and maps (TryLists()); and local search from the best of these (Improve()). The last two
+/// stop when the simulated actions exceed their budget, which is counted instead of time so that
+/// the answer is the same on every machine.
 class ProgramSearch {
  public:
   ProgramSearch(const Sizes& sizes, const ProgramSearchOptions& options)
@@ -64,7 +70,7 @@ class ProgramSearch {
   }
 
  private:
-  /// Nothing where the memory is not enough for the program.
+  /// Simulates the program. Returns nothing if it needs more memory than the limits allow.
   std::optional<Measured> Measure(const Program& program) {
     Simulation simulation = Simulate(program, options_.costs);
     const int needed = Largest(simulation.peak_activations);
@@ -122,7 +128,7 @@ class ProgramSearch {
   }
 
   /// The rules to try. More memory than needed can make a list schedule slower, so several limits
-  /// are tried.
+  /// of memory are tried.
   std::vector<ListRules> Rules(int stages) const {
     std::vector<ListRules> all;
     const int v = sizes_.stages_per_rank;
@@ -138,7 +144,8 @@ class ProgramSearch {
     return all;
   }
 
-  /// Local search: where a rank waits, one of its next actions may come first.
+  /// Local search: where a rank waits before an action, it tries to move one of the next three
+  /// actions in front of that action, as long as this improves the score and the budget lasts.
   void Improve() {
     int64_t budget = kMaxImproved;
     const int64_t actions = CountActions(best_->program);
@@ -175,7 +182,7 @@ class ProgramSearch {
     return true;
   }
 
-  /// Nothing where the ranks would wait for each other, or the memory is not enough.
+  /// Does what Measure() does; also returns nothing if the ranks would wait for each other.
   std::optional<Measured> MeasureMoved(const Program& program) {
     try {
       return Measure(program);
@@ -184,7 +191,8 @@ class ProgramSearch {
     }
   }
 
-  /// Gradients stay in ascending order, and what belongs together in its own.
+  /// False if the move would let an action pass another of the same stage and micro-batch, or
+  /// change the ascending order of a stage's gradients.
   static bool MayPass(const std::vector<Action>& row, size_t from, size_t to) {
     const ActionParts movers(row[from]);
     for (size_t i = to; i < from; ++i) {
@@ -205,10 +213,11 @@ class ProgramSearch {
   const Sizes& sizes_;
   const ProgramSearchOptions& options_;
   const int memory_;
-  int least_memory_ = std::numeric_limits<int>::max();  // of those tried
+  int least_memory_ =
+      std::numeric_limits<int>::max();  // the least need of the programs that were tried
   int64_t least_bytes_ = std::numeric_limits<int64_t>::max();
   std::optional<FoundProgram> best_;
-  Score score_;  // the best's
+  Score score_;  // of best_
 };
 
 }  // namespace
@@ -223,7 +232,8 @@ double LowerBound(const Sizes& sizes, const Costs& costs) {
     const double split = CostAt(costs.input_grad, s) + CostAt(costs.weight_grad, s);
     return costs.backward.empty() ? split : std::min(split, CostAt(costs.backward, s));
   };
-  // A micro-batch's way, and the whole work. Overlaps may cost less than their parts.
+  // The time of one micro-batch through all stages and back, and the sum of all work. Overlaps may
+  // cost less than their parts, so there is no bound with them.
   double way = 0, work = 0;
   for (int s = 0; s < stages; ++s) {
     way += CostAt(costs.forward, s) + std::min(CostAt(costs.input_grad, s), backward(s));
@@ -231,8 +241,8 @@ double LowerBound(const Sizes& sizes, const Costs& costs) {
   }
   if (!costs.overlap.empty()) return 0;
   way += 2 * (sizes.ranks - 1) * costs.comm;
-  // Some rank has at least its share of the work; all ranks wait for their first input: with P
-  // ranks, the k-th to start has k stages before it at least.
+  // Some rank has at least the mean of the work, and all ranks wait for their first input. Of the P
+  // ranks, the k-th to start (from 0) has at least k stages before it.
   double head = 0, heads = 0;
   for (int k = 1; k < sizes.ranks; ++k) {
     head += CostAt(costs.forward, k - 1) + costs.comm;

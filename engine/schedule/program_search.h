@@ -1,4 +1,5 @@
-// ProgramSearch: a program for costs and memory that are known, where no schedule's name says it.
+// ProgramSearch: finds a fast program for known costs and a limit of memory. It is the schedule
+// "auto", for cases that no named schedule fits best.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +15,41 @@ namespace strata::schedule {
 
 struct ProgramSearchOptions {
   Costs costs = {};
-  /// The most activations (pairs of stage and micro-batch) that a rank may have alive; 0: no limit.
+  /// The largest number of activations (pairs of stage and micro-batch) that a rank may have alive;
+  /// 0: no limit.
   int memory = 0;
-  /// The bytes that the program's largest rank needs, and the most that it may; 0: no limit.
+  /// The bytes that the program's largest rank needs, and their limit (`byte_limit`); 0: no limit.
   std::function<int64_t(const Program&)> bytes = {};
   int64_t byte_limit = 0;
-  /// What less memory is worth: the Price() is to be least. 0: the time alone.
+  /// How much memory counts: the search minimises Price(). 0: it minimises the time alone.
   double memory_weight = 0;
-  /// The rank of every stage; empty: the loop or the V, whatever is faster.
+  /// The rank of every stage; empty: the loop map or the V map, whichever is faster.
   std::vector<int> stage_ranks = {};
 };
 
-/// What is to be least where memory is weighed: seconds * bytes^memory_weight.
+/// The quantity that a search minimises when memory counts: seconds * bytes^memory_weight. Just
+/// `seconds` if memory_weight is 0.
 double Price(double seconds, double bytes, double memory_weight);
 
 struct FoundProgram {
-  Program program;     ///< compute-only, called "auto", gradients in ascending order
-  std::string origin;  ///< what it was made from: a schedule's name, "list" for none
+  Program program;  ///< compute-only, named "auto", gradients in ascending order
+  std::string
+      origin;  ///< the schedule that it was made from: a name, or "list" for a list schedule
   Simulation simulation;
 };
 
-/// The fastest program found: of all named schedules that fit the sizes and the memory, of list
-/// schedules on the loop and on the V, and of what local search makes of the best of them. So it is
-/// never slower than a named schedule with the same costs and limits, where no memory is weighed.
-/// Of equally good ones the one whose ranks wait least between their first action and their last,
-/// then the one with less memory. The same answer on every machine. Throws ConfigError: costs that
-/// Simulate() refuses, and limits in which no program runs, with the least that is needed.
+/// Finds a fast program. It tries all named schedules that fit the sizes and the memory and list
+/// schedules on the loop and the V, and improves the best of them by local search. So if memory has
+/// no weight, the result is never slower than a named schedule with the same costs and limits. Of
+/// equally good programs it takes the one whose longest-waiting rank waits least between its first
+/// action and its last, then the one with less memory. The answer is the same on every machine.
+/// Throws ConfigError for costs that Simulate() refuses, and if no program keeps to the limits; the
+/// message tells the least that is needed.
 FoundProgram SearchProgram(const Sizes& sizes, const ProgramSearchOptions& options = {});
 
-/// What no program with these sizes can be faster than, on any map: each rank has its work to do
-/// once a first input has come to it, and a micro-batch its way up and back. 0 where overlaps have
-/// a cost of their own. REQUIRES: what Simulate() takes.
+/// A lower bound on the makespan of all programs with these sizes, on any map. Each rank has its
+/// work to do once a first input has reached it, and a micro-batch has its way forward and back.
+/// Returns 0 if overlaps have a cost of their own. REQUIRES: Simulate() accepts the costs.
 double LowerBound(const Sizes& sizes, const Costs& costs);
 
 }  // namespace strata::schedule

@@ -67,7 +67,7 @@ TEST(Search, IsNeverSlowerThanANamedSchedule) {
   }));
 }
 
-// With equal costs nothing but the way to the last rank is lost.
+// With equal costs only the way of the first input to the last rank is lost.
 TEST(Search, HasNoBubbleForEqualCosts) {
   for (int ranks = 1; ranks < 6; ++ranks) {
     for (int stages_per_rank : {1, 2}) {
@@ -122,7 +122,7 @@ TEST(Search, IsNeverSlowerThanAnyNamedScheduleInTheMemory) {
   }));
 }
 
-// Bytes are what they are said to be: here other stages' activations weigh differently.
+// The caller defines the bytes: here the activations of each stage have another weight.
 TEST(Search, IsNeverWorseThanAnyNamedScheduleInTheBytes) {
   EXPECT_TRUE(rc::check([] {
     const Sizes sizes = AnySmallSizes();
@@ -192,8 +192,8 @@ TEST(Search, GivesTheSameAnswerTwice) {
   }));
 }
 
-/// All rows of a rank: every order of its F, I and W in which each stage and micro-batch has its F
-/// before its I and its I before its W.
+/// Enumerates the possible rows of a rank: every order of its F, I and W in which F comes before I
+/// and I before W for each stage and micro-batch.
 class AllRows {
  public:
   using Row = std::vector<Action>;
@@ -231,7 +231,7 @@ class AllRows {
   std::vector<Row> rows_;
 };
 
-/// The least makespan of all programs on the map, by trying them all.
+/// The least makespan of all programs on the map, found by trying all.
 double LeastMakespan(const std::vector<int>& stage_ranks, int ranks, int micro_batches,
                      const Costs& costs) {
   Program program{"all", stage_ranks, micro_batches, true, {}};
@@ -263,7 +263,7 @@ TEST(AllRows, AreAsManyAsCombinatoricsSays) {
   EXPECT_EQ(AllRows::Of({0, 1}, 1).size(), 20u);
 }
 
-// Two ranks with two micro-batches have 400 programs, with two stages each as many.
+// Two ranks with two micro-batches have 400 programs, two ranks with two stages each as many.
 TEST(Search, IsBetweenItsBoundAndTheBestOfAllPrograms) {
   std::mt19937 random(1);
   const auto any_costs = [&](int stages) {
@@ -293,7 +293,7 @@ TEST(Search, IsBetweenItsBoundAndTheBestOfAllPrograms) {
   }
 }
 
-// Every memory from the least on: more is never slower, and what it takes is what it may.
+// With more memory the program is never slower, and it keeps to every limit.
 TEST(Search, IsFasterWithMoreMemoryOnly) {
   const Sizes sizes{.ranks = 3, .micro_batches = 6};
   double before = std::numeric_limits<double>::infinity();

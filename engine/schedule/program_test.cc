@@ -37,7 +37,7 @@ TEST(Maps, MessagesCrossBetweenRanksOnly) {
 }
 
 TEST(Csv, IsWhatTorchWrites) {
-  // Python's csv module ends lines in \r\n and writes None as nothing.
+  // Python's csv module ends lines with \r\n and writes None as an empty cell.
   const Program program = ParseProgram("0F0,0F1,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\r\n");
   EXPECT_EQ(program.ranks(), 2);
   EXPECT_THAT(program.stage_ranks, ElementsAre(0, 1));

@@ -1,5 +1,5 @@
-// RowWalk: what the actions of a rank's row do to what the rank holds: what each takes, keeps,
-// frees and gives. Memory, buffers, live activations, predictions and pictures are all read off it.
+// RowWalk: walks over the actions of a rank's row and tells what each takes, keeps, frees and
+// gives. Memory, buffers, live activations, predictions and pictures are all computed with it.
 #pragma once
 
 #include <cstdint>
@@ -11,37 +11,39 @@
 
 namespace strata::schedule {
 
-/// What a stage holds for one micro-batch beside what it always has; in bytes, or in any unit.
+/// The memory that a stage holds for one micro-batch in addition to what it always holds, in bytes
+/// or any other unit.
 struct Held {
-  int64_t kept = 0;        ///< from F to I or B
-  int64_t recomputed = 0;  ///< beside it, from R to I or B; only where R runs
-  int64_t deferred = 0;    ///< from I to W
+  int64_t kept = 0;        ///< held from F until I or B
+  int64_t recomputed = 0;  ///< held in addition from R until I or B, if R runs
+  int64_t deferred = 0;    ///< held from I until W
 };
 
-/// A simple action (of ActionParts) at its place in its row.
+/// A simple action (of ActionParts) and its place in a row.
 struct Step {
   const Program* program = nullptr;
   int rank = 0;
-  int position = 0;  ///< in the row, of the action that it is or is part of
+  int position = 0;  ///< in the row; the parts of an overlap have the position of the overlap
   bool ends_action = true;
-  bool is_recomputed = false;  ///< R runs for its stage and micro-batch
+  bool is_recomputed = false;  ///< true if the program has an R for its stage and micro-batch
   Action part = {};
 
   int stage() const { return part.stage; }
   int micro_batch() const { return part.micro_batch; }
-  /// Where from and where to F, I and B take and give; nowhere for others.
+  /// Where F, I and B take their message from and give theirs to; kNone for other kinds.
   Passage takes() const {
     return PassesMessages(part.kind) ? PassageOf(*program, ReadBy(part)) : Passage::kNone;
   }
   Passage gives() const {
     return PassesMessages(part.kind) ? PassageOf(*program, GivenBy(part)) : Passage::kNone;
   }
-  /// How much more the rank holds when it is done, where its stage holds this.
+  /// The change of the memory that the rank holds, when this step is done. `held` is that of its
+  /// stage.
   int64_t Change(const Held& held) const;
 };
 
-/// The walk over a program, which must outlive it. Leaves out actions of stages or micro-batches
-/// that do not exist, and idle cells.
+/// The walk over a program, which must outlive it. It skips idle cells and actions whose stage or
+/// micro-batch does not exist.
 class RowWalk {
  public:
   explicit RowWalk(const Program& program);
@@ -64,7 +66,7 @@ class RowWalk {
     }
   }
 
-  /// The same of all rows.
+  /// Calls `visit` with every Step of all rows, rank by rank.
   template <class Visit>
   void OverAll(Visit visit) const {
     for (int rank = 0; rank < program_.ranks(); ++rank) Over(rank, visit);
@@ -80,7 +82,7 @@ class RowWalk {
   }
 
   const Program& program_;
-  std::vector<bool> recomputed_;  ///< by stage and micro-batch; empty where nothing is
+  std::vector<bool> recomputed_;  ///< by stage and micro-batch; empty if the program has no R
 };
 
 }  // namespace strata::schedule

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::FromRows;
 
-/// "0F0+8" for each step of the rank's row that changes what is held.
+/// The steps of the rank's row that change the memory: "0F0+8".
 std::vector<std::string> Changes(const Program& program, int rank, const Held& held) {
   std::vector<std::string> changes;
   RowWalk(program).Over(rank, [&](const Step& step) {
@@ -26,8 +26,8 @@ std::vector<std::string> Changes(const Program& program, int rank, const Held& h
   return changes;
 }
 
-/// "0F0<." : the step takes what is nowhere ('.'), on the rank ('='), on another one ('~'), and
-/// gives likewise.
+/// The steps of the rank's row with a sign before and after each, as ".0F0=": where it takes its
+/// message from and where it gives its own to. '.' is kNone, '=' the same rank, '~' another rank.
 std::vector<std::string> Passages(const Program& program, int rank) {
   const auto sign = [](Passage passage) { return ".=~"[static_cast<int>(passage)]; };
   std::vector<std::string> passages;

@@ -16,7 +16,7 @@
 namespace strata::schedule {
 namespace {
 
-// Costs by kind and stage, complete.
+// The costs of all kinds and stages, with defaults filled in.
 class CostTable {
  public:
   CostTable(const Costs& costs, int stages) : stages_(stages) {
@@ -38,12 +38,12 @@ class CostTable {
     begin_ = PerStage("begin", costs.begin);
   }
 
-  /// How long a message keeps its link.
+  /// The time for which a message keeps its link.
   double Transfer(const Message& message) const { return transfer_[LowerEnd(message)]; }
-  /// How much later it arrives.
+  /// The time between its leaving the link and its arrival.
   double Latency(const Message& message) const { return comm_ + latency_[LowerEnd(message)]; }
 
-  /// Before the first action of the stage's rank.
+  /// The time for a stage before the first action of its rank.
   double Begin(int stage) const { return begin_[stage]; }
 
   double Of(const Action& action) const {
@@ -57,7 +57,7 @@ class CostTable {
   }
 
  private:
-  /// The stage that a message comes out of, or goes back to.
+  /// The lower of the two stages between which a message passes.
   static int LowerEnd(const Message& message) {
     return message.stage - (message.direction == Direction::kForward ? 1 : 0);
   }
@@ -75,7 +75,7 @@ class CostTable {
     return sum;
   }
 
-  /// What every action that computes takes beside its own.
+  /// Adds `seconds` to the cost of every kind of compute action except overlaps.
   void AddToEach(const char* name, double seconds) {
     Validate(name, seconds);
     for (const Kind kind :
@@ -100,14 +100,17 @@ class CostTable {
 
   const int stages_;
   double comm_ = 0;
-  std::vector<double> transfer_, latency_;  // of messages out of the stage, and back to it
+  std::vector<double> transfer_,
+      latency_;  // for messages that leave the stage forward or come back to it
   std::vector<double> begin_;
   std::vector<double> by_kind_[static_cast<int>(Kind::kReshard) + 1];
 };
 
 constexpr double kAbsent = -1;
 
-// Runs all rows at once, each until it needs a message that nobody has sent yet.
+// Runs all rows at once. Each row runs until it needs a message that has not been sent yet; the
+// arrival of the message makes the rank ready again. An action is tried again only after a message
+// for it has arrived, so the time is linear in the number of actions.
 class Run {
  public:
   Run(const Program& program, const Costs& costs)
@@ -129,7 +132,7 @@ class Run {
     }
   }
 
-  // Throws ConfigError when some ranks wait for ever.
+  // Runs all rows to their end. Throws ConfigError if some ranks wait for ever.
   void Finish() {
     for (int r = program_.ranks() - 1; r >= 0; --r) ready_.push_back(r);
     while (!ready_.empty()) {
@@ -166,7 +169,7 @@ class Run {
     size_t next = 0;
     double now = 0;
     double busy = 0;
-    double wait = 0;  // after its first action
+    double wait = 0;  // idle time after its first action
     bool has_started = false;
   };
 
@@ -187,14 +190,14 @@ class Run {
     }
   }
 
-  // When the rank and what the action reads are ready; nothing, and the rank waits, when somebody
-  // has still to give that.
+  // The time when the rank is free and all that the action reads has arrived. Returns nothing, and
+  // notes that the rank waits, if some of it has not been sent.
   std::optional<double> StartOf(int r, const Action& action) {
     double start = ranks_[r].now;
     for (const Action& part : ActionParts(action)) {
       if (!PassesMessages(part.kind)) continue;
       const Message message = ReadBy(part);
-      if (PassageOf(program_, message) == Passage::kNone) continue;  // there from the start
+      if (PassageOf(program_, message) == Passage::kNone) continue;  // it is there from the start
       const double arrival = arrivals_[message];
       if (arrival == kAbsent) {
         WaitingFor(message) = r;
@@ -205,7 +208,7 @@ class Run {
     return start;
   }
 
-  // What an action gives to others when it ends at `now`.
+  // Sends or hands over what an action gives when it ends at `now`.
   void Tell(const Action& action, double now) {
     if (IsCommunication(action.kind)) {
       if (IsSend(action.kind)) Send(MovedBy(action), now);
@@ -220,7 +223,8 @@ class Run {
     }
   }
 
-  // A rank's messages leave over a link in the order of its row, each when the one before is gone.
+  // Sends a message. The messages of a link leave in the order of the sender's row, each after the
+  // one before it has left.
   void Send(const Message& message, double now) {
     const int link = links_.Of(message);
     if (link < 0) throw ConfigError(Str(program_.name, ": a send has no receive on another rank"));
@@ -237,7 +241,8 @@ class Run {
     waiting = -1;
   }
 
-  // The rank that waits for a message to this stage. It looks again at whatever comes.
+  // The rank that waits for a message to this stage, or -1. It is woken by any message to the stage
+  // and then looks again.
   int& WaitingFor(const Message& message) {
     return waiting_[static_cast<size_t>(message.direction) * program_.stages() + message.stage];
   }
@@ -247,8 +252,8 @@ class Run {
   const CostTable costs_;
   const bool is_lowered_;
   std::vector<Rank> ranks_;
-  std::vector<double> free_;  // by link: when its last message is gone
-  std::vector<int> waiting_;  // by direction and stage
+  std::vector<double> free_;  // by link: the time when its last message has left it
+  std::vector<int> waiting_;  // the waiting rank, by direction and stage; -1: none
   PerMessage<double> arrivals_;
   std::vector<std::vector<Interval>> times_;
   std::vector<int> ready_;

@@ -31,7 +31,7 @@ constexpr double kTolerance = 1e-9;
 
 TEST(Simulate, RunsEachActionAsSoonAsItCan) {
   const auto result = Simulate(Generate("1f1b", {.ranks = 2, .micro_batches = 2}));
-  // rank 0: 0F0 at 0, 0F1 at 1, 0B0 at 4, 0B1 at 7; rank 1: 1F0 at 1, 1B0 at 2, 1F1, 1B1.
+  // Rank 0: 0F0 at 0, 0F1 at 1, 0B0 at 4, 0B1 at 7. Rank 1: 1F0 at 1, 1B0 at 2, then 1F1, 1B1.
   std::vector<double> starts;
   const Program program = Generate("1f1b", {.ranks = 2, .micro_batches = 2});
   for (size_t i = 0; i < program.rows[0].size(); ++i) {
@@ -58,7 +58,7 @@ TEST(Simulate, UsesTheCostsOfStagesAndKinds) {
 }
 
 TEST(Simulate, MessagesOfALinkFollowEachOther) {
-  // Three forwards of 1 each; a message keeps the link for 5 and arrives 2 later.
+  // Three forwards of 1 each; a message keeps the link for 5 and arrives 2 after that.
   const Program program = FromRows({"0F0 0F1 0F2", "1F0 1F1 1F2"});
   const auto result = Simulate(program, {.forward = {1}, .comm = 2, .transfer = {5}});
   EXPECT_THAT(result.times[1], ElementsAre(FieldsAre(8, 9), FieldsAre(13, 14), FieldsAre(18, 19)));
@@ -67,13 +67,13 @@ TEST(Simulate, MessagesOfALinkFollowEachOther) {
 }
 
 TEST(Simulate, BothDirectionsOfALinkAreFreeOfEachOther) {
-  // There and back: 1 + 5 + 1 + 2 + 5 + 2, by the boundary that is crossed.
+  // The time of a message depends on the boundary that it crosses, in both directions.
   const Program program = FromRows({"0F0 0B0", "1F0 1B0", "2F0 2B0"});
   EXPECT_EQ(Simulate(program, {.transfer = {5, 7, 100}}).makespan, 3 * 1 + 3 * 2 + 2 * (5 + 7));
 }
 
 TEST(Simulate, ASlowLinkIsLateForItsOwnMessages) {
-  // The second link is 4 later than the first, and none is kept.
+  // The second link has 4 more latency than the first; neither is kept busy.
   const Program program = FromRows({"0F0 0F1", "1F0 1F1", "2F0 2F1"});
   const auto result = Simulate(program, {.forward = {1}, .comm = 1, .latency = {0, 4, 100}});
   EXPECT_THAT(result.times[1], ElementsAre(FieldsAre(2, 3), FieldsAre(3, 4)));
@@ -101,7 +101,7 @@ TEST(Simulate, ALatencyOccupiesNobody) {
   const auto result = Simulate(program, {.comm = 10});
   EXPECT_EQ(result.makespan, 1 + 10 + 3);
   EXPECT_THAT(result.busy, ElementsAre(3, 3));
-  // Neighbours on one rank have none.
+  // Messages between stages on one rank have no latency.
   EXPECT_EQ(Simulate(FromRows({"0F0 1F0 1B0 0B0"}), {.comm = 10}).makespan, 6);
 }
 
@@ -128,8 +128,8 @@ TEST(Simulate, ALoweredMessageLeavesAtItsSend) {
   EXPECT_EQ(Simulate(FromRows(late)).makespan, 4);
 }
 
-// P, M, and any costs that are the same on all stages: both schedules have the bubble of
-// (P-1)(F+B), so that with equal work per rank its share is (P-1)/(M+P-1).
+// For random P, M and costs that are the same on all stages, both schedules have the bubble
+// (P-1)(F+B). With equal work per rank its share of the makespan is (P-1)/(M+P-1).
 TEST(Simulate, BubblesAreThoseOfTheory) {
   EXPECT_TRUE(rc::check([] {
     const int P = *rc::gen::inRange(1, 12), M = *rc::gen::inRange(1, 30);

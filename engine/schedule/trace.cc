@@ -13,7 +13,7 @@ const char* CategoryOf(Kind kind) {
   return IsCommunication(kind) ? "communication" : "step";
 }
 
-/// Microseconds, to the nanosecond.
+/// The time in microseconds, with three decimals.
 std::string Micro(double seconds) { return Printf("%.3f", seconds * 1e6); }
 
 class ChromeWriter {
@@ -51,7 +51,8 @@ class ChromeWriter {
     }
   }
 
-  /// The step first: viewers draw what lies within a slice below it.
+  /// Adds the slice of the step before those of its actions, since viewers draw slices that lie
+  /// within another one below it.
   void AddStep(const RankTrace& rank, size_t begin, size_t end) {
     const TracedAction& first = rank.actions[begin];
     Slice(rank.rank, Str("step ", first.step), "step", first.start, rank.actions[end - 1].end, "");

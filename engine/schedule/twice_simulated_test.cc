@@ -1,4 +1,5 @@
-// The simulator against another: a clock that ticks, and at each tick starts whatever can start.
+// Compares the simulator with another one, which steps from event to event and starts whatever can
+// start.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -25,8 +26,9 @@ using testing::AnyStages;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Runs a program event by event. Knows nothing of messages or orders: when a tensor is at a rank,
-/// and when a link is free, stands in a table under its name.
+/// Simulates a program event by event. It uses none of the package's messages, links or orders: a
+/// table holds the time when each tensor is at its rank, and another the time when each link is
+/// free.
 class EventSimulation {
  public:
   using Times = std::vector<std::vector<Interval>>;
@@ -58,7 +60,7 @@ class EventSimulation {
     return times_;
   }
 
-  /// Whether any rank started its next action now.
+  /// Returns true if some rank started its next action at `now`.
   bool StartAll(double now) {
     bool has_started = false;
     for (int r = 0; r < program_.ranks(); ++r) {
@@ -84,7 +86,7 @@ class EventSimulation {
     return next;
   }
 
-  /// When all that the action reads is there.
+  /// The time when all that the action reads is there.
   double ReadyAt(const Action& action) const {
     double ready = 0;
     for (const Action& part : ActionParts(action)) {
@@ -119,8 +121,8 @@ class EventSimulation {
     }
   }
 
-  /// Of a message between the stages `lower` and the next, which leaves when those before it are
-  /// gone.
+  /// The arrival of a message between the stages `lower` and `lower` + 1, which leaves after the
+  /// earlier messages of its link.
   double Arrival(char what, int lower, double end) {
     const int up = program_.stage_ranks[lower + 1], down = program_.stage_ranks[lower];
     double& free = links_[{what, what == 'x' ? down : up, what == 'x' ? up : down}];
@@ -160,13 +162,13 @@ class EventSimulation {
   const Costs& costs_;
   const bool is_lowered_;
   std::vector<size_t> next_;  // by rank: the position in its row
-  std::vector<double> free_;  // by rank: the end of what it does
+  std::vector<double> free_;  // by rank: the end of its last action
   std::map<std::tuple<char, int, int>, double> at_;
-  std::map<std::tuple<char, int, int>, double> links_;  // when each is free
+  std::map<std::tuple<char, int, int>, double> links_;  // the time when each link is free
   Times times_;
 };
 
-/// Costs of everything there is, in any of the forms that a list may have.
+/// Random costs of every kind, with one entry or one per stage in each list.
 Costs AnyFullCosts(int stages) {
   const auto one_or_all = [&] { return AnyCostList(*rc::gen::arbitrary<bool>() ? 1 : stages); };
   const auto or_none = [&] {
@@ -186,7 +188,7 @@ Costs AnyFullCosts(int stages) {
           .action = *rc::gen::inRange(0, 8) / 8.0};
 }
 
-/// Compares all times of the actions that are not idle, and what follows from them.
+/// Compares the times of all compute actions, and the figures that follow from them.
 void ExpectSameTimes(const Program& program, const Costs& costs) {
   RC_LOG() << ToGrid(program);
   const Simulation simulation = Simulate(program, costs);
@@ -205,7 +207,7 @@ void ExpectSameTimes(const Program& program, const Costs& costs) {
     for (size_t i = 0; i < program.rows[r].size(); ++i) {
       const Interval& expected = times[r][i];
       busy += expected.end - expected.start;
-      if (expected.end == expected.start) continue;  // messages take no time
+      if (expected.end == expected.start) continue;  // sends and receives take no time
       first = std::min(first, expected.start);
       last = std::max(last, expected.end);
     }
@@ -262,7 +264,7 @@ TEST(TwiceSimulated, EvaluationOnAnyMap) {
   }));
 }
 
-// The case that a person can follow: rank 1 waits 2 for each message and rank 0 for rank 1.
+// A case to follow by hand: rank 1 waits 2 for each message, and rank 0 waits for rank 1.
 TEST(TwiceSimulated, ACaseByHand) {
   const Program program = testing::FromRows({"0F0 0F1 0I0 0I1 0W0 0W1", "1F0 1B0 1F1 1B1"});
   const Costs costs = {.forward = {1, 3}, .input_grad = {2}, .weight_grad = {1}, .comm = 2};

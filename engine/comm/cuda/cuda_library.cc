@@ -1,4 +1,4 @@
-// Opens the library beside the file that holds this code.
+// Loads libstrata_cuda.so with dlopen() from beside the file that holds this code.
 #include "engine/comm/cuda/cuda_library.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-/// $STRATA_CUDA, else the path beside the file that contains this function.
+/// The path of libstrata_cuda.so: $STRATA_CUDA, else beside the file that contains this function.
 std::string LibraryPath() {
   if (const char* path = std::getenv("STRATA_CUDA")) return path;
   Dl_info info{};
@@ -23,7 +23,8 @@ std::string LibraryPath() {
 
 const CudaLibrary* Load() {
   const std::string path = LibraryPath();
-  // Where the user names a LibTorch, the loader finds this one by its name; else `path` says where.
+  // If the user has named a LibTorch, its libtorch_cuda.so is loaded first, and the loader then
+  // finds it by name. Otherwise the loader finds it by the run path of the library at `path`.
   const std::string torch = TorchLibrary("libtorch_cuda.so");
   if (!torch.empty() && !dlopen(torch.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     throw WorldError(Str("cannot load ", torch, ": ", dlerror()));

@@ -14,9 +14,10 @@ namespace strata {
 
 /// The library's functions. They throw Strata's exceptions only (engine/base/error.h).
 struct CudaLibrary {
-  /// Meets the other ranks as MakeGlooTransport() does and takes the GPU of `place.local_rank`.
-  /// NCCL (nccl.h) has `links` and `groups`, Gloo the control data and the `host_groups`, for
-  /// tensors in the host's memory. Throws WorldError when there is no such GPU.
+  /// Meets the other ranks as MakeGlooTransport() does and uses the GPU with the number
+  /// place.local_rank. NCCL (nccl.h) carries `links` and `groups`; Gloo carries the control data
+  /// and the `host_groups`, whose tensors are in the host's memory. Throws WorldError when there is
+  /// no such GPU.
   std::unique_ptr<Transport> (*make_nccl_transport)(const RankPlace& place,
                                                     const std::vector<LinkSpec>& links,
                                                     const std::vector<GroupSpec>& groups,
@@ -24,9 +25,9 @@ struct CudaLibrary {
                                                     double timeout);
 };
 
-/// Loads libstrata_cuda.so from $STRATA_CUDA, else from the folder of the library or executable
-/// that contains this function. Later calls return the library of the first one. Throws WorldError
-/// with the path and the loader's words.
+/// Loads libstrata_cuda.so from the path in $STRATA_CUDA, else from the folder of the library or
+/// executable that contains this function. Later calls return the library of the first call. Throws
+/// WorldError with the path and the text of dlerror().
 const CudaLibrary& LoadCudaLibrary();
 
 /// The function of libstrata_cuda.so that LoadCudaLibrary() looks up.

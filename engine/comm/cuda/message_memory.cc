@@ -15,21 +15,25 @@
 namespace strata {
 namespace {
 
-/// Of messages whose sizes change, so much memory that none of them fits is kept.
+/// The largest number of free pieces of memory. When the sizes of messages change, old pieces fit
+/// no new message; beyond this number the oldest goes back to the allocator.
 constexpr size_t kMostFree = 8;
 
-/// The memory of messages that are alive, by where it lies.
+/// The memory of all messages that are alive, by address. One object for all MessageMemory objects
+/// of the process.
 class Alive {
  public:
   static Alive& Get() {
-    static auto* const alive = new Alive;  // tensors may outlive statics
+    static auto* const alive =
+        new Alive;  // never deleted, since tensors may outlive static objects
     return *alive;
   }
   void Begin(const at::Tensor& bytes) {
     const std::lock_guard lock(mutex_);
     messages_[bytes.data_ptr()] = {bytes, false};
   }
-  /// Does nothing for other memory.
+  /// Notes that `stream` uses the message at `memory`. Does nothing for memory that is no
+  /// message's.
   void Record(const void* memory, const c10::Stream& stream) {
     const std::lock_guard lock(mutex_);
     const auto found = messages_.find(memory);
@@ -37,7 +41,7 @@ class Alive {
     found->second.bytes.record_stream(stream);
     found->second.is_passed_on = true;
   }
-  /// Whether it was passed on.
+  /// Removes a message. Returns true if it was passed on (Record()).
   bool End(const at::Tensor& bytes) {
     const std::lock_guard lock(mutex_);
     return messages_.extract(bytes.data_ptr()).mapped().is_passed_on;
@@ -61,7 +65,8 @@ void MessageMemory::RecordStream(const at::Tensor& tensor, const c10::Stream& st
 
 MessageMemory::~MessageMemory() {
   for (const Slot& slot : free_) {
-    if (slot.read) slot.read->block(arrival_);  // whose allocator gets the memory
+    if (slot.read)
+      slot.read->block(arrival_);  // the allocator gives the memory to later work of arrival_
   }
 }
 
@@ -82,7 +87,7 @@ at::Tensor MessageMemory::Take(const TensorSpec& spec, const c10::Stream& reader
       .make_tensor();
 }
 
-/// The smallest that is large enough, else a new one.
+/// Takes the smallest free slot of at least `bytes` bytes, or allocates a new one.
 MessageMemory::Slot MessageMemory::FreeSlot(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   auto best = free_.end();

@@ -29,7 +29,7 @@ NcclMemory MemoryOf(const at::Tensor& tensor) {
   return {tensor.data_ptr(), static_cast<size_t>(tensor.numel()), tensor.scalar_type()};
 }
 
-/// Makes a call for each of a list; ends with the first that is not done.
+/// Calls `call` for each item of a list until one does not return kDone. Returns the last result.
 template <class List, class Call>
 NcclResult ForEach(const List& list, const Call& call) {
   NcclResult result = NcclResult::kDone;
@@ -39,7 +39,7 @@ NcclResult ForEach(const List& list, const Call& call) {
   return result;
 }
 
-/// One end of a link: who is the other in the communicator of two.
+/// One end of a link. `peer` is the other end's place in the communicator of the two ranks.
 struct Channel {
   NcclCalls& nccl;
   NcclCommunicator& communicator;
@@ -75,16 +75,17 @@ class NcclSendLink : public SendLink {
     }
     if (!dense.empty()) channel_.Send(dense);
   }
-  // There is nothing to wait for: record_stream() keeps the memory until the stream has read it.
+  // There is nothing to wait for: RecordStream() keeps the memory until the stream has read it.
   void Flush() override {}
 
  private:
   const Channel channel_;
 };
 
-/// A receive is launched by Wait(), where the program's order proves that its message comes: one
-/// launched when it is posted would hold its part of the device until then, and what the device
-/// does in order with it (loading a kernel, freeing memory) could not be done for the message.
+/// A receive is launched by Wait(), not by Post(). A waiting NCCL receive occupies a part of the
+/// device, and some work that a device does in order (loading a kernel, freeing memory) has to wait
+/// behind it. If the message depends on such work, it never comes. At Wait() the order of the
+/// program guarantees that the message comes.
 class NcclRecvLink : public RecvLink {
  public:
   explicit NcclRecvLink(Channel channel)
@@ -112,8 +113,8 @@ class NcclRecvLink : public RecvLink {
   std::deque<TensorSpecs> posted_;
 };
 
-/// A link from a rank to itself: a message is sent when it is waited for, by one NCCL group of the
-/// send and the receive, which otherwise would wait for each other.
+/// A link from a rank to itself. Send() only keeps the message. Wait() does the send and the
+/// receive in one NCCL group, since either alone would wait for the other.
 class SelfLink {
  public:
   explicit SelfLink(Channel channel) : sender(*this), receiver(*this), channel_(channel) {}
@@ -158,7 +159,7 @@ class SelfLink {
   std::deque<std::vector<at::Tensor>> sent_;
 };
 
-/// A collective in its group's stream.
+/// A collective or message that was launched on its group's stream.
 class NcclPending : public Pending {
  public:
   NcclPending(Collective collective, std::shared_ptr<NcclCommunicator> communicator)
@@ -176,8 +177,8 @@ class NcclPending : public Pending {
   }
   bool done() const override { return done_.query(); }
 
-  /// The host asks, so that an abort ends the wait. A call that was aborted counts as done for the
-  /// device; then Check() throws.
+  /// Waits on the host by polling, so that an abort ends the wait. Returns false when `seconds` are
+  /// over. An aborted call counts as done on the device, so Check() is called to throw.
   bool Arrives(double seconds) const {
     const auto start = Clock::now();
     for (bool is_done = false; !is_done;) {
@@ -191,12 +192,13 @@ class NcclPending : public Pending {
   }
 
  private:
-  Collective collective_;  // its memory must live until it is done
+  Collective collective_;  // keeps the memory alive until the call is done
   const std::shared_ptr<NcclCommunicator> communicator_;
   c10::Event done_;
 };
 
-/// A group: one communicator with its stream. With a log, the host waits for every call to time it.
+/// A group: one communicator with its stream. With a log, Start() waits on the host until the call
+/// is done, to time it.
 class NcclGroup : public Group {
  public:
   NcclGroup(NcclCalls& nccl, const GroupSpec& spec, int rank,
@@ -243,7 +245,7 @@ class NcclGroup : public Group {
         return nccl_.Broadcast(input, output.begin, c.root, comm, stream);
       case Kind::kAllGather:
         return EachPart(c, c.output, [&](int p, const Range& part) {
-          // Its own part is its input; those of others it receives where they belong.
+          // Place p sends its input; the other places receive it in part p of their output.
           const NcclMemory from = p == place() ? input : Part(c.output, part);
           return nccl_.Broadcast(from, Part(c.output, part).begin, p, comm, stream);
         });
@@ -265,13 +267,13 @@ class NcclGroup : public Group {
     return NcclResult::kFailed;
   }
 
-  /// A part of a tensor, in elements.
+  /// A part of a tensor: the place that it belongs to, and its elements [begin, end).
   struct Range {
     int place;
     int64_t begin, end;
   };
 
-  /// Makes one call for each part of `whole`.
+  /// Makes one call for each part of `whole`, as c.bounds cut it (equal parts if they are empty).
   template <class OfPart>
   NcclResult EachPart(const Collective& c, const at::Tensor& whole, const OfPart& call) {
     const auto bounds = c.bounds.empty() ? EvenBounds(whole.numel(), size()) : c.bounds;
@@ -290,11 +292,11 @@ class NcclGroup : public Group {
   const std::shared_ptr<NcclCommunicator> communicator_;
 };
 
-/// A communicator that the job needs, on all ranks alike.
+/// A communicator that the job needs. The list of openings is the same on all ranks.
 struct Opening {
   std::string name;
   std::vector<int> ranks;  // by place
-  std::string id = "";     // from its first rank
+  std::string id = "";     // NCCL's unique id, made by the first of the ranks
 };
 
 int PlaceIn(const Opening& opening, int rank) {
@@ -374,9 +376,11 @@ class NcclTransport : public Transport {
  private:
   using Key = std::tuple<int, int, int>;  // from, to, channel
 
-  /// All at once: ids are exchanged once, and NCCL opens those of a group side by side. Then the
-  /// ranks of each connect, in the same order on all ranks: at a first call in the middle of a step
-  /// the host would wait for the other's, which may wait for this rank's message.
+  /// Opens all communicators at once: the ids are exchanged in one Gather(), and NCCL opens the
+  /// communicators of one call group side by side. Then the ranks of each communicator connect, in
+  /// the same order on all ranks. If they connected at their first message, in the middle of a
+  /// step, the host would wait there for the other rank, which may itself wait for a message of
+  /// this rank.
   void OpenAll(std::vector<Opening>& openings, double timeout) {
     ShareIds(openings);
     for (const Opening& opening : openings) {
@@ -424,7 +428,7 @@ class NcclTransport : public Transport {
     }
   }
 
-  /// A link carries a byte; a group adds one.
+  /// Makes NCCL connect the ranks: a link carries one byte, a group sums one byte.
   void Connect(const Opening& opening, NcclCommunicator& communicator) {
     const bool is_link = opening.name.starts_with("the link");
     const int place = PlaceIn(opening, rank());
@@ -460,7 +464,8 @@ class NcclTransport : public Transport {
   NcclCalls& nccl_;
   StreamPool streams_;
   const std::unique_ptr<Transport> control_;
-  Communicators communicators_;  // of links, then of groups; null where this rank is in none
+  Communicators
+      communicators_;  // of the links, then of the groups; null where this rank takes no part
   std::vector<std::unique_ptr<NcclGroup>> groups_;
   std::vector<std::unique_ptr<NcclSendLink>> send_links_;
   std::vector<std::unique_ptr<NcclRecvLink>> recv_links_;

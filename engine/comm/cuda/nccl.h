@@ -1,4 +1,5 @@
-// The transport between GPUs. NCCL moves tensors, another transport moves control data.
+// The transport "nccl", between GPUs. NCCL moves tensors on the GPU; another transport moves
+// control data.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
-// What the NCCL transport calls: NCCL's functions, without a header of NCCL or CUDA. The CUDA
-// library has NCCL's own (nccl_library.h); tests have others, for ranks that are threads.
+// NcclCalls: the functions of NCCL that the transport calls, as an interface without NCCL's or
+// CUDA's headers. The CUDA library implements it with NCCL itself (nccl_library.h); tests implement
+// it for ranks that are threads.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -15,34 +16,37 @@ namespace strata {
 /// One rank's end of a communicator (ncclComm_t).
 struct NcclComm;
 
-/// kUnderWay: the communicator works on it beside the caller; State() tells when it is done.
+/// The result of a call. kUnderWay: NCCL is still working on the call in the background; State()
+/// tells when it is done.
 enum class NcclResult { kDone, kUnderWay, kPeerIsGone, kFailed };
 
-/// Memory of `count` elements.
+/// A contiguous piece of device memory with `count` elements.
 struct NcclMemory {
   void* begin = nullptr;
   size_t count = 0;
   c10::ScalarType type = c10::kByte;
 };
 
-/// Each does what NCCL's function of such a name does, for communicators that do not block: a call
-/// may give kUnderWay, and its communicator must be done with it before it gets the next. Calls
-/// between GroupStart() and GroupEnd() of a thread begin together. All are put into the stream.
+/// Each function does what the NCCL function of the same name does, for non-blocking communicators:
+/// a call may return kUnderWay, and then State() must report kDone before the communicator gets its
+/// next call. Calls of one thread between GroupStart() and GroupEnd() start together. Transfers and
+/// collectives are queued on `stream`.
 class NcclCalls {
  public:
   virtual ~NcclCalls() = default;
 
-  /// The name under which the ranks of a new communicator meet.
+  /// Makes the unique id that the ranks of a new communicator open it with (ncclGetUniqueId).
   virtual NcclResult NewId(std::string& id) = 0;
   virtual NcclResult Open(NcclComm*& comm, int ranks, const std::string& id, int rank) = 0;
-  /// How the communicator's last call goes on, or what has happened to it since.
+  /// The state of the communicator's last call, or an error that has occurred since.
   virtual NcclResult State(NcclComm* comm) = 0;
-  /// Why the last call failed.
+  /// A text that says why the last call failed. `comm` may be null.
   virtual std::string Why(NcclComm* comm, NcclResult result) = 0;
-  /// Waits, as kUnderWay, for all that was launched. Then Destroy() frees the communicator.
+  /// Begins to wait for all launched work (kUnderWay until it is done). Destroy() then frees the
+  /// communicator.
   virtual NcclResult Finalize(NcclComm* comm) = 0;
   virtual void Destroy(NcclComm* comm) = 0;
-  /// Ends all that was launched, unfinished, and frees the communicator.
+  /// Stops all launched work before it is finished, and frees the communicator.
   virtual void Abort(NcclComm* comm) = 0;
 
   virtual NcclResult GroupStart() = 0;

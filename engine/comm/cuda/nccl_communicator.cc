@@ -17,7 +17,7 @@
 namespace strata {
 namespace {
 
-/// How long a clean end may take.
+/// The time that the destructor gives a communicator to close cleanly.
 constexpr auto kEnding = std::chrono::seconds(2);
 
 }  // namespace
@@ -32,7 +32,8 @@ c10::Stream CurrentStream(const c10::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-/// LibTorch's pools go round after 32 streams of each priority.
+/// LibTorch has pools of 32 streams, one for each priority, and hands their streams out in turn. So
+/// 32 calls for each priority return every stream once.
 c10::Stream StreamPool::Take() {
   const c10::impl::VirtualGuardImpl devices(device_.type());
   for (const bool high_priority : {true, false}) {
@@ -48,12 +49,13 @@ c10::Stream StreamPool::Take() {
 NcclCommunicator::~NcclCommunicator() {
   try {
     if (std::uncaught_exceptions() == exceptions_ && EndsCleanly()) return;
-  } catch (const std::exception&) {  // what was launched will not end
+  } catch (const std::exception&) {  // the launched work will never be done
   }
   Abort("the transport was closed");
 }
 
-/// Whether all that was launched is done, or the communicator has ended. Throws when it will not.
+/// Returns true if all launched work is done or the communicator has ended. Throws if it has
+/// failed, so that the work will never be done.
 bool NcclCommunicator::IsDone() {
   {
     const std::lock_guard lock(mutex_);
@@ -155,7 +157,8 @@ void NcclCommunicator::Await(NcclResult result, const char* doing) {
   Throw(result, doing);
 }
 
-/// NCCL tries for ever where ranks do not reach each other. No watchdog runs before they are open.
+/// Throws PeerError when opening takes too long. NCCL itself retries for ever when ranks cannot
+/// reach each other, and no watchdog runs yet while the communicators are opened.
 void NcclCommunicator::ThrowIfLate(const char* doing) const {
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin_;
   if (seconds_ == 0 || taken.count() < seconds_) return;

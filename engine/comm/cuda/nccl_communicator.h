@@ -1,4 +1,5 @@
-// NcclCommunicator: one rank's end of an NCCL communicator, its stream, and how both end.
+// NcclCommunicator: one rank's end of an NCCL communicator with its stream. It opens, uses and
+// closes the communicator without ever blocking in NCCL, so that another thread can abort it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,18 +16,18 @@
 
 namespace strata {
 
-/// Makes what `later` gets from now on wait for what `earlier` has got so far. The host does not
-/// wait.
+/// Makes all later work of the stream `later` wait for the work that `earlier` has been given so
+/// far. The host does not wait.
 void Order(const c10::Stream& earlier, const c10::Stream& later);
-/// The calling thread's.
+/// The current stream of the calling thread on `device`.
 c10::Stream CurrentStream(const c10::Device& device);
 
-/// Streams of a device, each given out once: two communicators on one stream would wait for each
-/// other's messages.
+/// Hands out streams of a device, each of them once. Two communicators that share a stream would
+/// wait for each other's messages.
 class StreamPool {
  public:
   explicit StreamPool(c10::Device device) : device_(device) {}
-  /// Throws ConfigError when the device has no more.
+  /// Throws ConfigError when all streams of the device are taken.
   c10::Stream Take();
 
  private:
@@ -34,7 +35,8 @@ class StreamPool {
   std::set<c10::StreamId> taken_;
 };
 
-/// A group of NCCL's that is ended in any case: one left open would take in all later calls.
+/// A call group of NCCL (ncclGroupStart) that is always ended, also by an exception. A group left
+/// open would swallow all later calls.
 class NcclCallGroup {
  public:
   explicit NcclCallGroup(NcclCalls& nccl) : nccl_(nccl), started_(nccl.GroupStart()) {}
@@ -44,7 +46,7 @@ class NcclCallGroup {
   NcclCallGroup(const NcclCallGroup&) = delete;
   NcclCallGroup& operator=(const NcclCallGroup&) = delete;
 
-  /// Makes the calls and ends the group. What failed first is the result.
+  /// Makes the calls and ends the group. Returns the first result that is not kDone.
   template <class Calls>
   NcclResult Run(const Calls& calls) {
     if (started_ != NcclResult::kDone) return started_;
@@ -59,18 +61,21 @@ class NcclCallGroup {
   NcclResult started_;
 };
 
-/// A call of NCCL's that may be under way (NcclCalls) is waited for by asking, with the lock free
-/// in between. So Abort() never waits for the rank's thread, which then throws the reason of the
-/// abort, and no thread uses a communicator that is freed.
+/// A call that NCCL works on in the background (NcclResult::kUnderWay) is awaited by polling its
+/// state. The mutex is free between two polls, so Abort(), from any thread, never waits for the
+/// rank's thread. The rank's thread then throws the reason of the abort. The mutex also keeps every
+/// thread from using a communicator that has been freed.
 ///
-///   BeginOpening, within a group of many; AwaitOpening; Connect; then Launch() in any number.
+/// Order of calls: BeginOpening() (of several communicators, in one NcclCallGroup); AwaitOpening();
+/// Connect(); then Launch() any number of times.
 class NcclCommunicator {
  public:
   /// `name`: for errors, such as "the link from rank 0 to rank 1".
   NcclCommunicator(NcclCalls& nccl, std::string name, c10::Stream stream)
       : nccl_(nccl), name_(std::move(name)), stream_(stream) {}
-  /// Ends it cleanly once all that was launched is done, for which the other ranks have some
-  /// seconds to come. Then, or at once where an exception ends the rank, it is aborted.
+  /// Waits up to two seconds until all launched work is done and then closes the communicator
+  /// cleanly. If that takes longer, or if an exception is ending the rank, aborts the communicator
+  /// instead.
   ~NcclCommunicator();
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
@@ -79,22 +84,28 @@ class NcclCommunicator {
   const c10::Stream& stream() const { return stream_; }
   c10::Device device() const { return stream_.device(); }
 
-  /// That, and Connect(), throw PeerError if both are not done `seconds` from now.
+  /// Starts to open the communicator of `ranks` ranks, in which this rank has place `place`.
+  /// AwaitOpening() and Connect() throw PeerError if they are not done `seconds` from now.
   void BeginOpening(int ranks, const std::string& id, int place, double seconds);
   void AwaitOpening();
 
-  /// Makes the calls, which begin together, and waits until they are in the stream. Calls return
-  /// the first result that is not kDone. Throws WorldError: NCCL's reason, or that of Abort().
+  /// Makes the calls in one NCCL group, so that they start together, and waits until they are
+  /// queued on the stream. `calls` returns the first result that is not kDone. `doing` begins an
+  /// error text: "sending over ". Throws WorldError with NCCL's reason or the reason given to
+  /// Abort(); PeerError when NCCL reports a lost peer.
   using Calls = std::function<NcclResult(NcclComm*, const c10::Stream&)>;
   void Launch(const char* doing, const Calls& calls);
-  /// The same with a byte of its own, for calls that do nothing but connect the ranks.
+  /// Does what Launch() does, with one byte of device memory, for calls whose only purpose is to
+  /// connect the ranks. Ends the opening.
   void Connect(
       const std::function<NcclResult(NcclMemory byte, NcclComm*, const c10::Stream&)>& calls);
-  /// Throws when the communicator has ended: what was launched may never have been done.
+  /// Throws if the communicator was aborted or has failed; work that was launched may then never
+  /// have been done.
   void Check();
-  /// From any thread: why it has failed; "" while it works, and once it has ended.
+  /// From any thread: the reason why the communicator has failed. "" while it works, and after it
+  /// was closed or aborted.
   std::string Failure();
-  /// From any thread. Ends what was launched, unfinished.
+  /// From any thread: stops launched work before it is finished, and frees the communicator.
   void Abort(const std::string& why);
 
  private:
@@ -108,11 +119,12 @@ class NcclCommunicator {
   NcclCalls& nccl_;
   const std::string name_;
   const c10::Stream stream_;
-  const int exceptions_ = std::uncaught_exceptions();  // under way when it was made
-  at::Tensor byte_;                                    // of Connect()
-  double seconds_ = 0;                                 // that opening may take; 0 = it is open
-  std::chrono::steady_clock::time_point begin_;        // of opening
-  std::mutex mutex_;                                   // of what follows
+  const int exceptions_ =
+      std::uncaught_exceptions();  // exceptions under way when this object was made
+  at::Tensor byte_;                // the memory of Connect()
+  double seconds_ = 0;             // the limit for opening; 0 = the communicator is open
+  std::chrono::steady_clock::time_point begin_;  // when opening began
+  std::mutex mutex_;                             // guards the members below
   NcclComm* comm_ = nullptr;
   bool is_aborted_ = false;
   std::string why_;

@@ -1,4 +1,4 @@
-// NCCL itself, of the CUDA library.
+// NCCL itself as NcclCalls. It is part of libstrata_cuda.so only.
 #pragma once
 
 #include "engine/comm/cuda/nccl_calls.h"

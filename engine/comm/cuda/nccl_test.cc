@@ -22,7 +22,7 @@ class NcclTest : public ::testing::Test {
   void SetUp() override {
     if (GpuCount() == 0) GTEST_SKIP() << "there is no GPU here";
   }
-  /// The transport of one rank, at a store of its own.
+  /// Makes the transport of a world of one rank, with a store of its own.
   std::unique_ptr<Transport> Make(const std::vector<LinkSpec>& links,
                                   const std::vector<GroupSpec>& groups = {},
                                   const std::vector<GroupSpec>& host_groups = {}) {

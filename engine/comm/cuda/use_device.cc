@@ -12,7 +12,8 @@ namespace strata {
 
 namespace {
 
-/// Registers CUDA with ATen.
+/// Returns the device type called `name`. For "cuda" it first loads the library that registers CUDA
+/// with ATen.
 c10::DeviceType Load(const std::string& name) {
   if (name == "cuda") LoadCudaLibrary();
   return c10::Device(name).type();
@@ -28,7 +29,7 @@ void LoadCudaBesideGpus() {
   if (GpuCount() == 0) return;
   try {
     LoadCudaLibrary();
-  } catch (const WorldError&) {  // a LibTorch without CUDA
+  } catch (const WorldError&) {  // this LibTorch has no CUDA
   }
 }
 
@@ -44,7 +45,8 @@ c10::Device UseDevice(c10::DeviceType type, int local_rank) {
   const c10::Device device(type, static_cast<c10::DeviceIndex>(local_rank % count));
   try {
     devices.setDevice(device);
-    // CUDA's context becomes the thread's by a first call; cuBLAS warns where it makes that call.
+    // The first call of a thread makes CUDA's context current. Without this call the first one
+    // would be in cuBLAS, which then warns.
     devices.synchronizeDevice(device.index());
   } catch (const c10::Error& error) {
     throw WorldError(Str(device, ": ", error.what_without_backtrace()));

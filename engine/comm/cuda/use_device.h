@@ -1,4 +1,4 @@
-// The device on which a rank computes.
+// Chooses the device on which a rank computes.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,20 +7,22 @@
 
 namespace strata {
 
-/// Makes a device the calling thread's own: the CPU, or of the accelerators called `name` ("cuda")
-/// the one whose turn it is, since the ranks of a machine take them in turn. A rank that sees one
-/// only takes that. Loads the CUDA library for "cuda". Throws WorldError when there is none.
+/// Makes a device the current one of the calling thread and returns it. For `name` = "cpu" it is
+/// the CPU. For an accelerator ("cuda") it is number local_rank modulo the number of devices, so
+/// the ranks of a machine share its devices in turn. Loads the CUDA library for "cuda". Throws
+/// WorldError when there is no such device or it cannot be used.
 c10::Device UseDevice(const std::string& name, int local_rank);
-/// The same of a type that is registered already.
+/// Does the same for a device type that is already registered with ATen.
 c10::Device UseDevice(c10::DeviceType type, int local_rank);
 
-/// Loads the CUDA library where this process sees a GPU. To be called before the first operator of
-/// a process that may come to train on one: LibTorch looks for CUDA once, in a first convolution or
-/// backward on the CPU, too, and takes it for absent from then on if it is not loaded. Where it
-/// cannot be loaded nothing happens; UseDevice() says why when a GPU is wanted.
+/// Loads the CUDA library if this process sees a GPU. Call it before the first operator of a
+/// process that may later train on a GPU: LibTorch looks for CUDA only once, in the first
+/// convolution or backward, even on the CPU, and if the library is not loaded by then it treats
+/// CUDA as absent from then on. Does nothing if the library cannot be loaded; UseDevice() reports
+/// the reason when a GPU is wanted.
 void LoadCudaBesideGpus();
 
-/// How many of the accelerators called `name` this process can use. Loads the CUDA library for
+/// The number of accelerators called `name` that this process can use. Loads the CUDA library for
 /// "cuda"; throws WorldError when that cannot be loaded.
 int DeviceCount(const std::string& name);
 

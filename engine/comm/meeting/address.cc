@@ -1,4 +1,6 @@
-// Names become addresses by getaddrinfo(). The kernel tells which of ours leads to a host.
+// getaddrinfo() turns names into addresses. To find this machine's address on the route to a host,
+// a UDP socket is connected to the host, which sends nothing, and the kernel is asked for the
+// socket's own address.
 #include "engine/comm/meeting/address.h"
 
 #include <ifaddrs.h>
@@ -25,8 +27,8 @@ namespace {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-/// The addresses of `host`; null for an unknown host. An empty `host` means all addresses of this
-/// machine.
+/// The addresses of `host`; null if the host is unknown. An empty `host` means all addresses of
+/// this machine.
 Addresses Resolve(const std::string& host, int port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -55,14 +57,15 @@ int PortOf(int fd) {
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-/// A socket that listens at `address`, or -1 with errno.
+/// Returns a socket that listens at `address`, or -1 with errno set.
 int ListenAt(const addrinfo& address) {
   const int fd = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  // The port of a job that has just ended can be used again at once.
+  // Without SO_REUSEADDR the port of a job that has just ended could not be used for some time.
   const int on = 1;
   ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (address.ai_family == AF_INET6) {  // at all addresses it takes those of IPv4, too
+  if (address.ai_family ==
+      AF_INET6) {  // so that listening on all IPv6 addresses includes those of IPv4
     const int off = 0;
     ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   }
@@ -75,7 +78,7 @@ int ListenAt(const addrinfo& address) {
   return -1;
 }
 
-/// "192.168.0.7"; "" when the kernel does not know the family.
+/// The address as text: "192.168.0.7"; "" if the kernel does not know the family.
 std::string Numeric(const sockaddr& address, socklen_t size) {
   std::array<char, NI_MAXHOST> text = {};
   const int failed =
@@ -91,8 +94,8 @@ Interfaces ReadInterfaces() {
   return Interfaces(list, &::freeifaddrs);
 }
 
-/// The first IPv4 address of the interfaces that `fits` takes, else their first IPv6 address; ""
-/// when there is none.
+/// The first IPv4 address of the interfaces for which fits(interface) is true, else their first
+/// IPv6 address; "" if there is none.
 template <class Fits>
 std::string AddressOfInterface(const Fits& fits) {
   const Interfaces list = ReadInterfaces();
@@ -106,15 +109,16 @@ std::string AddressOfInterface(const Fits& fits) {
   return "";
 }
 
-/// An address that holds on its own link alone (fe80::), and means nothing without its interface.
+/// True for a link-local address (fe80::), which is valid on one network link only and needs the
+/// name of its interface.
 bool IsLinkLocal(const sockaddr& address) {
   return address.sa_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
-/// The first address of this machine's host name that others reach and where a socket can listen;
-/// "" where there is none. Debian's /etc/hosts gives the host name the address 127.0.1.1, which
-/// means another machine on each machine.
+/// The first address of this machine's host name that other machines can reach and where a socket
+/// can listen; "" if there is none. Debian's /etc/hosts maps the host name to 127.0.1.1, which
+/// means each machine itself, so loopback addresses are skipped.
 std::string AddressOfName() {
   const std::string name = HostName();
   const Addresses named = name.empty() ? Addresses(nullptr, &::freeaddrinfo) : Resolve(name, 0);
@@ -178,7 +182,7 @@ std::string OwnAddress(const RankPlace& place) {
     throw WorldError(Str("GLOO_SOCKET_IFNAME names ", interface,
                          ": this machine has no such interface, or it has no address"));
   }
-  const bool is_here = IsLoopback(place.store_host);  // as a PyTorchJob tells rank 0's pod
+  const bool is_here = IsLoopback(place.store_host);  // a PyTorchJob gives rank 0's pod such a host
   std::string address = is_here ? "" : AddressTowards(place.store_host, place.store_port);
   if (address.empty()) address = AddressOfName();
   if (address.empty()) {
@@ -188,7 +192,7 @@ std::string OwnAddress(const RankPlace& place) {
     });
   }
   if (!address.empty()) return address;
-  if (is_here) return "127.0.0.1";  // without any network all ranks are here
+  if (is_here) return "127.0.0.1";  // without a network all ranks must be on this machine
   throw WorldError(Str("this machine has no address that the others reach: \"", place.store_host,
                        "\" and its own name lead to itself (127.0.1.1 in /etc/hosts?); say ",
                        "rank 0's address on their network, --master_addr=ADDRESS, or the ",

@@ -46,7 +46,7 @@ TEST(ListenForRanksTest, ALocalJobListensOnLoopbackAlone) {
   }
 }
 
-/// Whether this machine has IPv6.
+/// True if this machine has IPv6.
 bool HasSix() {
   const int probe = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in6 loopback = {};
@@ -58,7 +58,7 @@ bool HasSix() {
 }
 
 TEST(ListenForRanksTest, WhereTheOthersCannotComeOtherwiseItListensEverywhere) {
-  // Loopback, no address of this machine (TEST-NET-1), and no name at all.
+  // A loopback name, an address of no machine (TEST-NET-1), and an unknown name.
   for (const char* host : {"localhost", "192.0.2.1", "some.other.host.invalid"}) {
     const ListeningSocket socket = ListenForRanks(Place(host, false));
     EXPECT_TRUE(socket.everywhere) << host;
@@ -74,7 +74,7 @@ bool Reaches(const sockaddr& address, socklen_t size) {
   return reaches;
 }
 
-/// `--master_addr=::1` was waited for in vain: only IPv4 was listened to.
+/// Once, a job with `--master_addr=::1` waited in vain, because rank 0 listened to IPv4 only.
 TEST(ListenForRanksTest, EverywhereIsBothFamilies) {
   const ListeningSocket socket = ListenForRanks(Place("localhost", false));
   sockaddr_in four = {};
@@ -102,7 +102,7 @@ TEST(ListenForRanksTest, ATakenPortIsNamed) {
   ::close(first.fd);
 }
 
-/// The environment variable has this value while an object lives.
+/// Sets an environment variable while an object lives.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
@@ -118,8 +118,8 @@ TEST(OwnAddressTest, ALocalJobsIsLoopback) {
   EXPECT_EQ(OwnAddress(Place("some.other.host.invalid", true)), "127.0.0.1");
 }
 
-// A name of 127.0.1.1, as Debian's /etc/hosts has it for the machine's own: here a number, which
-// needs no such file.
+// The host leads to 127.0.1.1, to which Debian's /etc/hosts maps the machine's own name. It is
+// written as a number, so that the test needs no such file.
 TEST(OwnAddressTest, ANameOfLoopbackIsAdvertisedToNobody) {
   const char* host = "2130706689";
   EXPECT_EQ(AddressTowards(host, 29500), "");

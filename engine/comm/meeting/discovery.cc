@@ -1,4 +1,5 @@
-// The variables of each outside launcher make a Claim. The claims that count must agree.
+// Each outside launcher's variables are read into a Claim. Claims of outer launchers are dropped
+// (ReadClaims()); those that remain must agree (Agreed()).
 #include "engine/comm/meeting/discovery.h"
 
 #include <unistd.h>
@@ -23,16 +24,18 @@ constexpr int kLargestPort = 65'535;
 
 std::optional<int> ParsePort(std::string_view text) { return ParseWhole(text, 1, kLargestPort); }
 
-/// Reads the environment, and notes the variables that were read for the error message.
+/// Reads variables of the environment and remembers their names, which error messages list.
 class Reader {
  public:
   explicit Reader(const Environment& environment) : Reader(environment, environment) {}
-  /// `own` is the process's environment. What differs from it in `environment` came from a call.
+  /// `own` is the process's environment. Where `environment` differs from it, the value came from a
+  /// call of strata.comm.init.
   Reader(const Environment& environment, const Environment& own)
       : environment_(environment), own_(own) {}
   const Environment& own() const { return own_; }
 
-  /// From now on the variables of Slurm's step are not set: it is one of mpirun's daemons.
+  /// From now on variables of the Slurm step read as not set, because the step is one of mpirun's
+  /// daemons.
   void HideSlurmsStep() { hides_slurms_step_ = true; }
   bool hides_slurms_step() const { return hides_slurms_step_; }
 
@@ -54,7 +57,8 @@ class Reader {
     if (!number) Fail(Str(name, " = ", text, " is no whole number from ", least, " to ", most));
     return number;
   }
-  /// The variable's value as `expand` reads it, such as "2(x3),1"; an empty list if it is not set.
+  /// The variable's value parsed by `expand`, such as a list "2(x3),1"; an empty list if it is not
+  /// set.
   template <class Expand>
   auto Expanded(const std::string& name, const Expand& expand) {
     try {
@@ -68,7 +72,7 @@ class Reader {
     Note(name);
     Fail(Str(name, " is missing: ", what));
   }
-  /// Throws ConfigError: `why`, and all variables that were read.
+  /// Throws ConfigError with the text `why` and all variables that were read.
   [[noreturn]] void Fail(const std::string& why) const {
     size_t widest = 0;
     for (const std::string& name : noted_) widest = std::max(widest, name.size());
@@ -97,7 +101,8 @@ class Reader {
   std::vector<std::string> noted_;
 };
 
-/// An outside launcher and its variables for four numbers; "" where it has none.
+/// The name of an outside launcher and of its variables for four numbers; "" if it has no such
+/// variable.
 struct Launcher {
   std::string name;
   std::string rank, size, local_rank, local_size;
@@ -112,13 +117,13 @@ const std::array<Launcher, 3> kMpi = {{
     {"PMIx", "PMIX_RANK", "", "", ""},
 }};
 
-/// A number and the variable that it comes from.
+/// A number and the name of the variable that it was read from.
 struct Reading {
   std::string name;
   std::optional<int> number;
 };
 
-/// What one outside launcher's variables say.
+/// The numbers that one outside launcher's variables give.
 struct Claim {
   std::string launcher;
   Reading rank, size, local_rank, local_size;
@@ -133,7 +138,7 @@ Claim ReadClaim(Reader& reader, const Launcher& launcher) {
           read(launcher.local_rank, 0), read(launcher.local_size, 1)};
 }
 
-/// True in Slurm's batch script, which has SLURM_PROCID though it is no task.
+/// True in Slurm's batch script, which has SLURM_PROCID although it is not a task.
 bool IsBatchScript(Reader& reader) {
   return reader.Text("ENVIRONMENT") == "BATCH" && !reader.Has("SLURM_STEP_ID");
 }
@@ -178,19 +183,20 @@ bool IsOfMpi(const Claim& claim) {
   return claim.launcher == kMpi[0].name || claim.launcher == kMpi[1].name;
 }
 
-/// True for what Slurm says of a step's only task in the name of its MPI plugin. mpirun would give
-/// numbers on this machine too.
+/// True if the claim may come from Slurm's MPI plugin for the only task of a step. A claim of
+/// mpirun would also have local numbers.
 bool IsOfOneTask(const Claim& claim) {
   const bool may_be_slurms = claim.launcher == kMpi[1].name || claim.launcher == kMpi[2].name;
   return may_be_slurms && claim.rank.number == 0 && claim.size.number.value_or(1) == 1 &&
          !claim.local_rank.number;
 }
 
-/// What the outside launchers say that may have started this process. If one of them started the
-/// other, only the inner one counts: torchrun's agent may itself be started by any of them; mpirun
-/// may start its daemons by Slurm, and Slurm's numbers then count daemons. Those of mpirun's own
-/// node have no step, or the one that mpirun was typed in: so nothing of a step is used then, and
-/// all ranks find the same address of rank 0.
+/// Reads the claims of the outside launchers that may have started this process. If one launcher
+/// started another, only the inner one's claim is kept. torchrun's agent may be started by any of
+/// the others. mpirun may start its daemons by Slurm; Slurm's numbers then count daemons, not
+/// ranks. On the node of mpirun itself there is no step, or only the step in which mpirun was
+/// typed. So under mpirun no variable of a step is used, and all ranks find the same address of
+/// rank 0.
 std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   std::vector<Claim> claims;
   const auto add = [&](Claim claim) {
@@ -200,7 +206,7 @@ std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   if (only_torchrun || reader.Has("TORCHELASTIC_RUN_ID")) return claims;
   for (const Launcher& launcher : kMpi) add(ReadClaim(reader, launcher));
   Claim slurm = ReadSlurm(reader);
-  if (slurm.size.number == 1) {  // an interactive step
+  if (slurm.size.number == 1) {  // an interactive step with one task
     std::erase_if(claims, IsOfOneTask);
     slurm = {};
   }
@@ -216,7 +222,7 @@ std::vector<Claim> ReadClaims(Reader& reader, bool only_torchrun) {
   return claims;
 }
 
-/// The number that all claims agree on; without a number when no claim has one. Fails when two
+/// The number on which all claims agree; it is empty if no claim has the number. Fails if two
 /// claims differ.
 Reading Agreed(const Reader& reader, const std::vector<Claim>& claims, Reading Claim::*which,
                const std::string& what) {
@@ -235,7 +241,7 @@ Reading Agreed(const Reader& reader, const std::vector<Claim>& claims, Reading C
   return agreed;
 }
 
-/// A name that all ranks of this job know and no other job has; "" where there is none.
+/// A name that all ranks of this job know and no other job has; "" if there is none.
 std::string JobId(Reader& reader) {
   if (reader.Has("TORCHELASTIC_RUN_ID")) {
     return Str(reader.Text("TORCHELASTIC_RUN_ID"), "/", reader.Text("TORCHELASTIC_RESTART_COUNT"));
@@ -247,8 +253,8 @@ std::string JobId(Reader& reader) {
   return Str(reader.Text("SLURM_JOB_ID"), ".", reader.Text("SLURM_STEP_ID"));
 }
 
-/// A port made of the job's id, so that two jobs on one machine rarely get the same one. It is
-/// below the ports that the kernel hands out.
+/// A port derived from the job's id, so that two jobs on one machine rarely use the same one. It is
+/// below the range from which the kernel chooses ports.
 int PortOf(const std::string& job_id) {
   if (job_id.empty()) return kDefaultPort;
   return 20'000 + static_cast<int>(std::stoull(Digest(job_id).substr(1), nullptr, 16) % 9'000);
@@ -266,7 +272,8 @@ std::vector<std::string> SageMakerHosts(Reader& reader) {
   return hosts;
 }
 
-/// Rank 0's machine when MASTER_ADDR is not set: taken from lists of hosts; "" when there is none.
+/// The machine of rank 0 according to lists of hosts, for when MASTER_ADDR is not set; "" if there
+/// is no list.
 std::string MasterByHosts(Reader& reader) {
   if (reader.Has("AZ_BATCH_MASTER_NODE")) {
     return Split(reader.Text("AZ_BATCH_MASTER_NODE"), ':').front();
@@ -280,7 +287,8 @@ std::string MasterByHosts(Reader& reader) {
   return hosts.empty() ? "" : hosts.front();
 }
 
-/// Fills in the place's store: host, port, who serves it, and the job's id.
+/// Sets the fields of `place` about the store: host, port, whether it is served already, and the
+/// job's id.
 void ReadStore(Reader& reader, const DiscoveryOptions& options, RankPlace& place) {
   place.job_id = JobId(reader);
   place.store_is_served = reader.Text("TORCHELASTIC_USE_AGENT_STORE") == "True";
@@ -308,8 +316,8 @@ void CheckRange(const Reader& reader, const Reading& index, const Reading& size)
                   *size.number, "; they count from 0"));
 }
 
-/// True in a PyTorchJob's first pod, which is told that rank 0 is at "localhost". The other ranks
-/// are in other pods.
+/// True in the first pod of a PyTorchJob, whose MASTER_ADDR says "localhost" although the other
+/// ranks are in other pods.
 bool IsFirstPod(const Reader& reader, int rank) {
   const Environment& own = reader.own();
   const auto address = own.find("MASTER_ADDR");
@@ -319,8 +327,8 @@ bool IsFirstPod(const Reader& reader, int rank) {
          (elastic != own.end() && elastic->first.starts_with("PET_"));
 }
 
-/// Fills in local_rank and local_world_size. Where no variable gives them, all ranks are on this
-/// machine if MASTER_ADDR is loopback, else this rank is alone on its machine (PyTorchJob).
+/// Sets local_rank and local_world_size. If no variable gives them: when MASTER_ADDR is loopback
+/// all ranks are on this machine, otherwise this rank is alone on its machine (PyTorchJob).
 void ReadLocal(Reader& reader, const std::vector<Claim>& claims, RankPlace& place) {
   Reading rank = Agreed(reader, claims, &Claim::local_rank, "the rank on this machine");
   Reading size = Agreed(reader, claims, &Claim::local_size, "the number of ranks here");
@@ -341,7 +349,7 @@ void ReadLocal(Reader& reader, const std::vector<Claim>& claims, RankPlace& plac
   }
 }
 
-/// For an outside launcher that starts one process for each rank.
+/// Discovers the place when the outside launcher starts one process for each rank.
 Discovery DiscoverRank(Reader& reader, const DiscoveryOptions& options,
                        const std::vector<Claim>& claims) {
   const Reading rank = Agreed(reader, claims, &Claim::rank, "the rank");
@@ -359,8 +367,8 @@ Discovery DiscoverRank(Reader& reader, const DiscoveryOptions& options,
   return found;
 }
 
-/// For an outside launcher that starts one process for each machine, which then has to run
-/// `per_node` ranks.
+/// Discovers the ranks when the outside launcher starts one process for each machine, which then
+/// has to run `per_node` ranks.
 Discovery DiscoverNode(Reader& reader, const DiscoveryOptions& options, const std::string& launcher,
                        int node, int nodes, int per_node) {
   if (static_cast<int64_t>(nodes) * per_node > kLargestWorld) reader.Fail("too many ranks");
@@ -372,7 +380,8 @@ Discovery DiscoverNode(Reader& reader, const DiscoveryOptions& options, const st
   return found;
 }
 
-/// For a PyTorchJob with several ranks in each pod, where RANK counts pods. None for other jobs.
+/// Discovers the ranks of a PyTorchJob with several ranks in each pod, where RANK counts pods.
+/// Returns nothing for other jobs.
 std::optional<Discovery> DiscoverPod(Reader& reader, const DiscoveryOptions& options) {
   const std::string& per_node_text = reader.Text("PET_NPROC_PER_NODE");
   if (per_node_text.empty() || reader.Has(kTorchrun.local_rank)) return std::nullopt;
@@ -423,7 +432,8 @@ std::optional<Discovery> DiscoverFrom(Reader& reader, const DiscoveryOptions& op
   return found;
 }
 
-/// Host and port of tcp://HOST[:PORT]. An IPv6 address is in brackets.
+/// Splits tcp://HOST[:PORT] into host and port; `port` is the default. An IPv6 address is in
+/// brackets.
 std::pair<std::string, int> ParseTcp(const std::string& method, int port) {
   std::string host = method.substr(std::string_view("tcp://").size());
   const size_t colon = host.rfind(':');
@@ -445,8 +455,8 @@ void CheckSame(const Reader& reader, const char* name, int asked, int found) {
   reader.Fail(Str(name, " = ", asked, ", but the environment says ", found));
 }
 
-/// The environment, with rank and world_size of the call as RANK and WORLD_SIZE. Variables that are
-/// set keep their values.
+/// Returns the environment with rank and world_size of the call as RANK and WORLD_SIZE, unless
+/// these variables are set already.
 Environment WithCall(Environment environment, const InitOptions& options) {
   const auto say = [&](const char* name, int number) {
     if (number >= 0 && environment[name].empty()) environment[name] = std::to_string(number);
@@ -500,7 +510,8 @@ RankPlace PlaceFromInit(const InitOptions& options, const Environment& environme
     std::tie(store.master_addr, store.master_port) = ParseTcp(method, options.port);
     all["MASTER_ADDR"] = store.master_addr;
   } else if (by_file) {
-    all["MASTER_ADDR"] = "127.0.0.1";  // all on one machine, unless LOCAL_WORLD_SIZE is set
+    all["MASTER_ADDR"] =
+        "127.0.0.1";  // all ranks are on this machine, unless LOCAL_WORLD_SIZE is set
   }
   Reader reader(all, environment);
   const std::optional<Discovery> found = DiscoverFrom(reader, store, !options.discover);

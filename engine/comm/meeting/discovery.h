@@ -12,10 +12,10 @@
 //   Kubernetes PyTorchJob  RANK WORLD_SIZE, PET_NPROC_PER_NODE PET_NNODES PET_NODE_RANK
 //   SageMaker              SM_HOSTS SM_CURRENT_HOST SM_NUM_GPUS
 //
-// Rank 0's address is loopback where all ranks are on this machine. Else it is the first of these
-// that is set: the command line's, MASTER_ADDR and MASTER_PORT, AZ_BATCH_MASTER_NODE (Azure ML),
-// the first of Slurm's nodes (the step's; for mpirun inside Slurm the allocation's), the first of
-// SM_HOSTS.
+// Rank 0's address is loopback if all ranks are on this machine. Else it is the first of these that
+// is set: the command line's, MASTER_ADDR and MASTER_PORT, AZ_BATCH_MASTER_NODE or
+// AZ_BATCHAI_MPI_MASTER_NODE (Azure), the first of Slurm's nodes (the step's; for mpirun inside
+// Slurm the allocation's), the first of SM_HOSTS.
 #pragma once
 
 #include <map>
@@ -33,56 +33,58 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 /// The environment of this process.
 Environment ProcessEnvironment();
 
-/// The secret of a job whose ranks others start: $STRATA_SECRET, which has to be the same text of
-/// 16 or more characters for all; "" = not set. Throws ConfigError for a shorter one.
+/// The secret of a job that an outside launcher starts: $STRATA_SECRET, which must be the same text
+/// on all ranks; "" if it is not set. Throws ConfigError if it has fewer than 16 characters.
 std::string SecretFrom(const Environment& environment);
 
-/// What the command line says; "" and 0 = nothing. It takes precedence over the environment.
+/// The options of the command line, which take precedence over the environment. "" and 0 mean that
+/// an option is not given.
 struct DiscoveryOptions {
   std::string master_addr = {};
   int master_port = 0;
-  int ranks_per_node = 0;  ///< where one process is started for each machine
+  int ranks_per_node = 0;  ///< where the outside launcher starts one process for each machine
 };
 
 /// The ranks that this process has to run: `ranks` of them, from place.rank upwards.
 struct Discovery {
-  std::string launcher;  ///< the outside launcher's name for people: "torchrun", "Slurm"
-  RankPlace place = {};  ///< of the first of the ranks
+  std::string launcher;  ///< the name of the outside launcher for messages: "torchrun", "Slurm"
+  RankPlace place = {};  ///< the place of the first of these ranks
   /// More than 1 where the outside launcher starts one process for each machine (PyTorchJob,
   /// SageMaker).
   int ranks = 1;
 };
 
-/// The place that the environment gives this process. None where no outside launcher has set its
-/// variables, and where Slurm has a single task or SageMaker a single host, as in an interactive
-/// shell. Throws ConfigError for a variable that is missing or no number, a rank that is not below
-/// the world size, two outside launchers that disagree, and an unknown address of rank 0. The text
+/// Finds the place that the environment gives this process. Returns nothing if no outside launcher
+/// has set its variables, or if Slurm has a single task or SageMaker a single host, as in an
+/// interactive shell. Throws ConfigError if a variable is missing or not a number, a rank is not
+/// below the world size, two outside launchers disagree, or rank 0's address is unknown. The text
 /// lists all variables that were read.
 std::optional<Discovery> Discover(const Environment& environment,
                                   const DiscoveryOptions& options = {});
 
-/// The options of strata.comm.init; -1 = left out.
+/// The options of strata.comm.init; -1 means that the script left the option out.
 struct InitOptions {
-  /// "env://", "tcp://HOST[:PORT]" or "file:///PATH". The file must be new, and all ranks see it.
+  /// "env://", "tcp://HOST[:PORT]" or "file:///PATH". The file must be new and visible to all
+  /// ranks.
   std::string init_method = "env://";
   int rank = -1;
   int world_size = -1;
-  int port = 0;          ///< of the store, if nothing else gives one; 0 = from the job id, or 29500
-  bool discover = true;  ///< false: only torchrun's variables are read
+  int port = 0;  ///< of the store, if nothing else gives one; 0 = derived from the job id, or 29500
+  bool discover = true;  ///< false: read only torchrun's variables
 };
 
-/// The place that the options and the environment give together. `rank` and `world_size` come from
-/// the options or from the environment; where both give one, they must agree. With file:// all
-/// ranks are on this machine, unless LOCAL_RANK and LOCAL_WORLD_SIZE say otherwise. Throws
-/// ConfigError as Discover() does, and when nothing gives rank and world_size.
+/// Finds the place from the options and the environment together. `rank` and `world_size` come from
+/// the options or from the environment; if both give one, they must agree. With file:// all ranks
+/// are on this machine, unless LOCAL_RANK and LOCAL_WORLD_SIZE say otherwise. Throws ConfigError as
+/// Discover() does, and if neither gives rank and world_size.
 RankPlace PlaceFromInit(const InitOptions& options, const Environment& environment);
 
 /// Expands Slurm's list of host names: "node[01-03,7],gpu-a[1-2]b" -> node01 node02 node03 node7
-/// gpu-a1b gpu-a2b. If a name has several brackets, the last one runs fastest. Throws ConfigError
-/// for a text of another form and for more than 65,536 hosts.
+/// gpu-a1b gpu-a2b. If a name has several brackets, the last one varies fastest. Throws ConfigError
+/// if the text has another form or more than 65,536 hosts.
 std::vector<std::string> ExpandHostList(std::string_view list);
 
-/// Expands Slurm's list of counts: "2(x3),1" -> 2 2 2 1. Throws ConfigError for another form.
+/// Expands Slurm's list of counts: "2(x3),1" -> 2 2 2 1. Throws ConfigError if it has another form.
 std::vector<int> ExpandCounts(std::string_view counts);
 
 /// True for "localhost", 127.x.x.x and ::1.

@@ -41,7 +41,8 @@ const Environment kSlurm = {{"SLURM_PROCID", "3"},
                             {"SLURM_NODEID", "1"},
                             {"SLURM_STEP_NODELIST", "node[07-08]"},
                             {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}};
-// What a step's only task has of Slurm: one of mpirun's daemons, which has a node without mpirun.
+// Slurm's variables in the only task of a step: one of mpirun's daemons, on a node without mpirun
+// itself.
 const Environment kDaemon = With(kSlurm, {{"SLURM_PROCID", "0"},
                                           {"SLURM_STEP_NUM_TASKS", "1"},
                                           {"SLURM_LOCALID", "0"},
@@ -49,7 +50,8 @@ const Environment kDaemon = With(kSlurm, {{"SLURM_PROCID", "0"},
                                           {"SLURM_STEP_NODELIST", "node08"},
                                           {"SLURM_STEP_TASKS_PER_NODE", "1"},
                                           {"SLURM_JOB_NODELIST", "node[07-08]"}});
-// What Slurm's plugin adds for a step's only task, where the site says that PMIx is the default.
+// The variables that Slurm's MPI plugin adds for the only task of a step, where PMIx is the site's
+// default.
 const Environment kSlurmsPmix = {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.77.0"}};
 const Environment kSageMaker = {
     {"SM_HOSTS", R"(["algo-2","algo-1"])"}, {"SM_CURRENT_HOST", "algo-2"}, {"SM_NUM_GPUS", "2"}};
@@ -64,7 +66,8 @@ std::string ShowPlace(const RankPlace& place) {
   return Str(place.rank, "/", place.world_size, " ", place.local_rank, "/", place.local_world_size);
 }
 
-/// The discovery in the form of `expected`. Ports that come from the job's id are left out.
+/// The discovery in the form of Case::expected. Ports that are derived from the job's id are left
+/// out.
 std::string Show(const std::optional<Discovery>& found) {
   if (!found) return "none";
   const RankPlace& place = found->place;
@@ -118,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"OpenMpiInAnInteractiveStepWithPmix",
              With(With(kDaemon, kSlurmsPmix), With(kOpenMpi, {{"PMIX_RANK", "3"}})),
              "Open MPI: 3/4 1/2 x1 at node07"},
-        // Slurm's numbers of the daemon are by chance the rank's.
+        // Slurm's numbers, which are the daemon's, happen to equal the rank's.
         Case{"OpenMpiWithAsManyRanksAsDaemons",
              With(With(kSlurm, {{"SLURM_STEP_NODELIST", "node[08-09]"},
                                 {"SLURM_JOB_NODELIST", "node[07-09]"}}),
@@ -300,7 +303,8 @@ TEST(DiscoverTest, JobsOnOneMachineMeetAtDifferentPorts) {
   EXPECT_TRUE(Discover(With(kTorchrun, kAgent))->place.store_is_served);
 }
 
-// mpirun's own node has no step, in a shell of salloc not even a task; the others are daemons'.
+// On mpirun's own node there is no step, and in a shell of salloc not even a task; on the other
+// nodes the step's variables are those of mpirun's daemons.
 TEST(DiscoverTest, RanksOfMpirunInsideSlurmMeetAtOnePlace) {
   const Environment intel = {{"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}, {"MPI_LOCALRANKID", "0"}};
   const Environment shell = {{"SLURM_JOB_ID", "77"}, {"SLURM_JOB_NODELIST", "node[07-08]"}};
@@ -336,7 +340,7 @@ TEST(ExpandHostListTest, Refuses) {
   }
 }
 
-// A few bytes that stand for gigabytes.
+// Each of these short texts would expand to gigabytes.
 TEST(ExpandHostListTest, RefusesBombs) {
   std::string ranges;
   for (int i = 0; i < 10'000; ++i) ranges += "0-65535,";

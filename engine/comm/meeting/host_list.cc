@@ -1,5 +1,6 @@
-// Slurm's compact lists of host names and of counts, expanded (ExpandHostList() and ExpandCounts()
-// of discovery.h).
+// Expands Slurm's compact lists of host names and of counts (ExpandHostList() and ExpandCounts() of
+// discovery.h). Limits on the number and length of names keep a short text from expanding to
+// gigabytes.
 #include <algorithm>
 #include <iterator>
 
@@ -11,8 +12,8 @@ namespace strata {
 namespace {
 
 constexpr size_t kMostHosts = 65'536;
-constexpr int kMostBrackets = 8;      // of a name: each joins all names anew
-constexpr size_t kLongestName = 255;  // of a host: RFC 1035
+constexpr int kMostBrackets = 8;      // in one name; each bracket multiplies the number of names
+constexpr size_t kLongestName = 255;  // of a host name, in bytes (RFC 1035)
 
 [[noreturn]] void Refuse(std::string_view list, const std::string& why) {
   throw ConfigError(Str("\"", list, "\" is no list of hosts such as node[01-03,7],login: ", why));
@@ -36,7 +37,7 @@ std::vector<std::string> ExpandRange(std::string_view list, std::string_view ran
   return numbers;
 }
 
-/// Each beginning joined with each end; the ends run fastest.
+/// Joins each beginning with each end; the ends vary fastest.
 std::vector<std::string> Product(std::string_view list, const std::vector<std::string>& beginnings,
                                  const std::vector<std::string>& ends) {
   if (beginnings.size() * ends.size() > kMostHosts) Refuse(list, "too many hosts");
@@ -51,7 +52,7 @@ std::vector<std::string> Product(std::string_view list, const std::vector<std::s
   return all;
 }
 
-/// The names that one name with brackets stands for.
+/// Expands one name with brackets into all its names.
 std::vector<std::string> ExpandName(std::string_view list, std::string_view name) {
   if (name.empty()) Refuse(list, "a name is empty");
   if (std::ranges::count(name, '[') > kMostBrackets) Refuse(list, "a name has too many brackets");
@@ -78,7 +79,7 @@ std::vector<std::string> ExpandName(std::string_view list, std::string_view name
   return names;
 }
 
-/// The pieces of `list` between its commas. Commas inside brackets do not separate.
+/// Splits `list` at its commas, but not at commas inside brackets.
 std::vector<std::string_view> SplitOutside(std::string_view list) {
   std::vector<std::string_view> pieces;
   size_t start = 0;

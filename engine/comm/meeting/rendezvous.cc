@@ -1,4 +1,7 @@
-// Each rank registers at the store. The last one, or one that objects, writes the verdict.
+// Each rank registers at the store: it compares its world size with the first rank's, claims its
+// rank number, and increases a counter. The last rank writes the verdict "all there"; a rank that
+// finds a contradiction writes the reason as the verdict instead. All ranks wait for the verdict.
+// Each rank makes a constant number of requests.
 #include "engine/comm/meeting/rendezvous.h"
 
 #include <c10/util/Flags.h>
@@ -39,7 +42,7 @@ constexpr const char* kSomeSecrets =
 std::string ProcessKey(int rank) { return Str("process/", rank); }
 std::string TimesKey(int rank) { return Str("times/", rank); }
 
-// How many QuietStores live, and c10d's log level from before the first of them.
+// The number of QuietStore objects alive, and c10d's log level before the first of them.
 std::mutex quiet_mutex;
 int quiet_depth = 0;
 int loud_level = 0;
@@ -47,7 +50,8 @@ int loud_level = 0;
 std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string Text(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
-/// False for what has a seal behind it, which a rank without a secret takes for a part of the text.
+/// False if the text has other bytes than printable ASCII. A rank without a secret uses it to
+/// recognise a sealed value, whose seal it would otherwise take for a part of the text.
 bool IsText(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); });
 }
@@ -58,17 +62,18 @@ std::string Where(const RankPlace& place) {
   return Str(place.store_host, ":", place.store_port);
 }
 
-/// "host1 (process 1234)".
+/// Names this process: "host1 (process 1234)".
 std::string ThisProcess() { return Str(HostName(), " (process ", ::getpid(), ")"); }
 
 using Clock = std::chrono::steady_clock;
 
-/// Opens the end of a rank that does not serve the store. A try of TCPStore's takes up to two and a
-/// half times its timeout, since it pauses ever longer, so it gets a third of what is left.
+/// Opens the store on a rank that does not serve it. One attempt of TCPStore takes up to two and a
+/// half times its timeout, since it pauses longer and longer. So each attempt gets a third of the
+/// time that is left.
 StorePtr ConnectToStore(const RankPlace& place, c10d::TCPStoreOptions options) {
   const std::chrono::milliseconds timeout = options.timeout;
   const Clock::time_point end = Clock::now() + timeout;
-  constexpr std::chrono::milliseconds kPause(500);  // the first of a try
+  constexpr std::chrono::milliseconds kPause(500);  // TCPStore's first pause in an attempt
   for (auto left = timeout;;
        left = std::chrono::floor<std::chrono::milliseconds>(end - Clock::now())) {
     options.timeout = left / 3;
@@ -79,7 +84,8 @@ StorePtr ConnectToStore(const RankPlace& place, c10d::TCPStoreOptions options) {
     } catch (const c10::DistNetworkError& error) {
       if (end - Clock::now() > kPause) continue;
       const std::string why = Split(error.what_without_backtrace(), '\n').front();
-      const bool says_when = why.find("timed out") != why.npos;  // of the last try
+      const bool says_when =
+          why.find("timed out") != why.npos;  // and would say the time of the last attempt only
       throw PeerError(Str("rank ", place.rank, " cannot use the store at ", Where(place),
                           ": it did not open within ",
                           FormatSeconds(std::chrono::duration<double>(timeout).count()),
@@ -100,7 +106,8 @@ StorePtr OpenStore(const RankPlace& place, std::chrono::milliseconds timeout) {
   options.waitWorkers = false;
   options.timeout = timeout;
   if (!options.isServer) return ConnectToStore(place, options);
-  // TCPStore gets a socket of ours, since one that it binds itself listens on all addresses.
+  // TCPStore gets a socket that Strata has bound, since one that it binds itself listens on all
+  // addresses.
   std::string host = place.store_host;
   int fd = place.store_fd;
   if (fd < 0) {
@@ -116,7 +123,7 @@ StorePtr OpenStore(const RankPlace& place, std::chrono::milliseconds timeout) {
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
-/// What a rank does at the store: it registers, and waits for the verdict.
+/// Registers a rank at the store and waits for the verdict.
 class Meeting {
  public:
   Meeting(const RankPlace& place, StorePtr store) : place_(place), store_(std::move(store)) {}
@@ -143,8 +150,11 @@ class Meeting {
     std::string first;
     try {
       first = Text(store_->compareSet(kSize, Bytes(""), Bytes(mine)));
-    } catch (const WorldError& error) {  // it is sealed with another secret, or not at all
-      store_->set(kVerdict, Bytes(error.what()));  // so is this for the others: they need not wait
+    } catch (const WorldError& error) {  // the value has the seal of another secret, or none
+      store_->set(
+          kVerdict,
+          Bytes(
+              error.what()));  // the others cannot read this verdict's seal either and stop waiting
       throw;
     }
     if (first == mine) return;
@@ -161,7 +171,7 @@ class Meeting {
                Text(store_->get(ProcessKey(place_.rank))), " and on ", ThisProcess()));
   }
 
-  /// Throws `why` here and on all ranks that wait.
+  /// Throws ConfigError with the text `why` on this rank and on all ranks that wait.
   [[noreturn]] void Refuse(const std::string& why) {
     store_->set(kVerdict, Bytes(why));
     throw ConfigError(why);
@@ -200,13 +210,14 @@ QuietStore::~QuietStore() {
 
 StorePtr MeetAtStore(const RankPlace& place, double timeout) {
   const QuietStore quiet;
-  constexpr double kMost = 1e9;  // more would be beyond what a clock counts
+  constexpr double kMost = 1e9;  // seconds; a larger time would overflow the clock
   const std::chrono::milliseconds limit(static_cast<int64_t>(std::min(timeout, kMost) * 1000));
   const Clock::time_point end = Clock::now() + limit;
   StorePtr store;
   const std::string trouble = TorchTrouble([&] {
     store = OpenStore(place, limit);
-    // A file is as private as its folder, and the launcher's has no name at all.
+    // A file is protected by the permissions of its folder, and the launcher's store file has no
+    // name, so neither needs seals.
     if (!place.secret.empty() && place.store_file.empty()) {
       store = MakeSealedStore(store, place.secret);
     }

@@ -13,8 +13,8 @@
 
 namespace strata {
 
-/// While an object lives, c10d does not print its warnings and errors of lost connections. They are
-/// back-traces, and our own errors say the same in plain words.
+/// While an object lives, c10d does not print warnings and errors about lost connections. Those
+/// texts are back-traces, and Strata's own errors say the same in plain words.
 class QuietStore {
  public:
   QuietStore();
@@ -23,8 +23,8 @@ class QuietStore {
   QuietStore& operator=(const QuietStore&) = delete;
 };
 
-/// Runs `body` and returns what torch threw, without back-traces; "" = nothing. Strata's own errors
-/// pass.
+/// Runs `body` and returns the message of an exception of torch, without back-trace; "" if there
+/// was none. Strata's own errors pass through.
 template <class Body>
 std::string TorchTrouble(const Body& body) {
   try {
@@ -39,15 +39,15 @@ std::string TorchTrouble(const Body& body) {
   }
 }
 
-/// Opens the store of `place` and waits until all ranks have come, both within `timeout` seconds.
-/// The returned store shows this job's keys only. Rank 0 serves the store as long as it holds the
-/// result.
+/// Opens the store of `place` and waits until all ranks have registered there, both within
+/// `timeout` seconds. The returned store shows this job's keys only. Rank 0 serves the store for as
+/// long as it holds the returned pointer.
 ///
-/// Throws ConfigError at once when two processes claim one rank (the text names both), or when
-/// ranks have different world sizes. Ranks that are waiting already throw the same, or a PeerError
-/// when the store ends with rank 0. Throws at once where ranks have different secrets, or only some
-/// have one. Throws PeerError that names the ranks which did not come in
-/// time, or the store that cannot be used.
+/// Throws ConfigError at once when two processes claim the same rank (the text names both), or when
+/// ranks have different world sizes. Ranks that already wait throw the same error, or a PeerError
+/// if the store ends with rank 0 first. Also throws at once when ranks have different secrets or
+/// only some have one. Throws PeerError that names the missing ranks after the timeout, or the
+/// store if it cannot be used.
 c10::intrusive_ptr<c10d::Store> MeetAtStore(const RankPlace& place, double timeout);
 
 }  // namespace strata

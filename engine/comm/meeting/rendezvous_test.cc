@@ -27,7 +27,7 @@ using testing::HasSubstr;
 
 constexpr double kPatience = 60;
 
-/// Two ranks of a job on this machine, whose store has a socket of its own.
+/// The places of two ranks of a job on this machine, whose store listens on a new socket.
 std::vector<RankPlace> TwoPlaces() {
   std::vector<RankPlace> places(2);
   for (RankPlace& place : places) place.world_size = place.local_world_size = 2;
@@ -38,8 +38,8 @@ std::vector<RankPlace> TwoPlaces() {
   return places;
 }
 
-/// The result of MeetAtStore() for each place, each on a thread. All keep their store until all
-/// have a result.
+/// Calls MeetAtStore() for each place on a thread of its own and returns the error of each, or "no
+/// error". All keep their store until all have returned.
 std::vector<std::string> Meet(const std::vector<RankPlace>& places, double timeout = kPatience) {
   std::vector<c10::intrusive_ptr<c10d::Store>> stores(places.size());
   std::vector<std::future<std::string>> heard;
@@ -86,7 +86,7 @@ TEST(MeetAtStoreTest, WithASecretRanksBelieveTheirOwnKeysOnly) {
   EXPECT_THAT(mine->get("key"), ElementsAre(7));
   const std::vector<uint8_t> seven = {7}, eight = {8};
   EXPECT_THAT(mine->compareSet("key", seven, eight), ElementsAre(8));
-  // Whoever reaches the port can set keys.
+  // Anybody who reaches the port can set keys.
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(places[0].store_port);
   c10d::TCPStore stranger("127.0.0.1", options);
@@ -102,13 +102,13 @@ TEST(MeetAtStoreTest, WithASecretRanksBelieveTheirOwnKeysOnly) {
     stranger.set(name, forged);
     EXPECT_THAT(ErrorOf([&] { store->get("key"); }), HasSubstr("was not written by this job"));
   }
-  stranger.set("strata//other", sealed);  // what was written for another key
+  stranger.set("strata//other", sealed);  // a valid value, but of another key
   EXPECT_THAT(ErrorOf([&] { store->get("other"); }), HasSubstr("was not written by this job"));
   stranger.set(name, sealed);
   EXPECT_THAT(store->get("key"), ElementsAre(8));
 }
 
-// At once, and no seal is shown, whose bytes are anything.
+// They fail at once, and the errors do not show the bytes of a seal.
 TEST(MeetAtStoreTest, RanksWithoutTheSameSecretDoNotMeet) {
   for (const auto& [first, second] :
        {std::pair("a secret", "another"), std::pair("a secret", ""), std::pair("", "a secret")}) {

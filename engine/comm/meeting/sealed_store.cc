@@ -1,4 +1,4 @@
-// Every value is VALUE + HMAC(secret, KEY VALUE).
+// A stored value is VALUE + HMAC(secret, key and VALUE).
 #include "engine/comm/meeting/sealed_store.h"
 
 #include <utility>
@@ -28,7 +28,7 @@ class SealedStore : public c10d::Store {
     store_->set(key, Sealed(key, value));
   }
   Bytes get(const std::string& key) override { return Opened(key, store_->get(key)); }
-  /// A key that was not set is compared with an empty value, which has no seal.
+  /// An empty `expected` means that the key must not have been set; it gets no seal.
   Bytes compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) override {
     const Bytes sealed = expected.empty() ? expected : Sealed(key, expected);
     return Opened(key, store_->compareSet(key, sealed, Sealed(key, desired)));

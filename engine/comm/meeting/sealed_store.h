@@ -1,6 +1,7 @@
-// SealedStore: a store over a network that others reach too. LibTorch's TCPStore takes keys of
-// anybody who connects; what the ranks of a job leave here is sealed with the job's secret, so that
-// nobody else's address, verdict or status is believed.
+// SealedStore: a c10d store whose values are authenticated. LibTorch's TCPStore accepts keys from
+// anybody who can connect to it. Here each value carries a keyed digest (HMAC) made with the job's
+// secret, so that an address, verdict or status that a stranger wrote is rejected. The values are
+// not encrypted.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -10,9 +11,9 @@
 
 namespace strata {
 
-/// `store` with a keyed digest behind each value. Reading a value that has another one throws
-/// WorldError that names the key. Counters (add()) are the store's own numbers and are not sealed:
-/// a stranger can disturb a meeting, and no more.
+/// Wraps `store` so that each value is followed by its keyed digest. Reading a value with a wrong
+/// digest throws WorldError that names the key. Counters (add()) are the store's own numbers and
+/// have no digest, so a stranger can disturb a meeting, but cannot forge a value.
 c10::intrusive_ptr<c10d::Store> MakeSealedStore(c10::intrusive_ptr<c10d::Store> store,
                                                 const std::string& secret);
 

@@ -1,4 +1,4 @@
-// SHA-256 as FIPS 180-4 has it, and HMAC over it.
+// SHA-256 as in FIPS 180-4, HMAC as in RFC 2104.
 #include "engine/comm/meeting/secret.h"
 
 #include <sys/random.h>
@@ -29,7 +29,7 @@ constexpr std::array<uint32_t, 64> kRounds = {
 
 using Words = std::array<uint32_t, 8>;
 
-/// Of a block's 16 words, the 64 that the rounds take.
+/// The message schedule: expands the 16 words of a block to the 64 words of the rounds.
 std::array<uint32_t, 64> Schedule(std::string_view block) {
   std::array<uint32_t, 64> w = {};
   for (size_t i = 0; i < kBlock; ++i) {
@@ -77,7 +77,7 @@ std::string Sha256(std::string text) {
   return digest;
 }
 
-/// The key, filled up to a block, with each byte changed by `pad`.
+/// The key, padded with zeros to the size of a block, with `pad` XORed into each byte.
 std::string Padded(std::string key, char pad) {
   key.resize(kBlock, '\0');
   for (char& byte : key) byte = static_cast<char>(byte ^ pad);

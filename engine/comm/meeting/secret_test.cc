@@ -7,7 +7,7 @@
 namespace strata {
 namespace {
 
-// RFC 4231, section 4.
+// The test vectors of RFC 4231, section 4.
 TEST(HmacSha256Test, HasTheNumbersOfItsStandard) {
   const struct {
     std::string key, text, digest;
@@ -28,7 +28,8 @@ TEST(HmacSha256Test, HasTheNumbersOfItsStandard) {
   for (const auto& [key, text, digest] : kCases) EXPECT_EQ(ToHex(HmacSha256(key, text)), digest);
 }
 
-// Of texts whose length and padding end in one block, or do not.
+// The lengths include texts whose padding still fits into the last block and those that need one
+// block more.
 TEST(HmacSha256Test, EveryLengthHasADigestOfItsOwn) {
   std::set<std::string> digests;
   for (size_t size = 0; size <= 130; ++size) digests.insert(HmacSha256("", std::string(size, 'a')));

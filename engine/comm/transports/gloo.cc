@@ -1,5 +1,7 @@
-// Small tensors travel over wires, large ones from memory to memory or through c10d's Gloo, control
-// data through rank 0: n ranks send 2(n-1) messages for a sum.
+// A tensor takes one of three ways: a small one goes over a wire; a large one is copied by the
+// receiver from the sender's memory if it can read it; any other large one goes through c10d's
+// Gloo. Both ends choose the same way from the size and from what TryReach() found. Control data
+// goes to rank 0 and back: a sum of n ranks takes 2(n-1) messages.
 #include "engine/comm/transports/gloo.h"
 
 #include <ATen/ops/empty.h>
@@ -37,18 +39,19 @@ namespace {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-/// The tag of control data, and the channel of its wires; links have tags of their own. A receive
-/// gets messages of its tag only, in the order in which they were sent.
+/// The tag of control data in Gloo, and the channel of its wires. Links have other tags. A receive
+/// gets only messages of its own tag, in the order in which they were sent.
 constexpr int kControlTag = 15;
-/// Messages up to this size go over a link's wire, if it has one, and wake no threads of Gloo's.
+/// Messages up to this size go over a link's wire, if it has one, and wake no thread of Gloo.
 /// Larger ones are read from the sender's memory, or go through Gloo, whose threads move them while
-/// the ranks compute. Both ends know the sizes and who can read whose memory.
+/// the ranks compute. Both ends know the sizes and which end can read the other's memory.
 constexpr size_t kSmallBytes = 64 << 10;
-/// Added to the channel of a link: the wire on which its receiver says what it has read.
+/// Added to the channel of a link, it is the channel of the wire on which the receiver confirms
+/// what it has read.
 constexpr int kReadChannels = 1 << 16;
 
-/// What a message says of a large tensor that is read from the sender's memory. The answer is one
-/// byte, when it has been read.
+/// The message for a large tensor that the receiver reads from the sender's memory. The receiver
+/// answers with one byte when it has read the tensor.
 struct Found {
   uint64_t address = 0;
 };
@@ -57,8 +60,9 @@ std::chrono::milliseconds Milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-/// The process group, the wires, and the c10d works that threads wait for. Abort() ends the waits.
-/// The rank's own thread and the threads of its groups may use it at the same time.
+/// The process group, the wires, and the c10d works that threads wait for. Abort() ends their
+/// waits. The rank's own thread and the threads of its groups may use a connection at the same
+/// time.
 class Connection {
  public:
   Connection(const RankPlace& place, const std::vector<LinkSpec>& links,
@@ -87,15 +91,17 @@ class Connection {
         peer, [&](std::vector<at::Tensor>& list) { return group_->recv(list, peer, tag); }, tensor);
   }
 
-  /// The link's wire; null when it has none.
+  /// The wire of the link; null if it has none.
   Wire* FindWire(int peer, int channel) { return wires_->Find(peer, channel); }
-  /// Which end of the link can read the other's memory; neither when it has no wire.
+  /// Whether each end of the link can read the other's memory; false for both if the link has no
+  /// wire.
   Reach ReachOf(int peer, int channel) const {
     const auto found = reach_.find({peer, channel + kReadChannels});
     return found == reach_.end() ? Reach() : found->second;
   }
 
-  /// Control data of up to kSmallBytes. As with Gloo's messages, a wait ends after the timeout.
+  /// Sends control data of up to kSmallBytes over the wire. RecvControl() throws PeerError after
+  /// the timeout.
   void SendControl(int peer, const void* data, size_t size) {
     FindWire(peer, kControlTag)->Send(data, size);
   }
@@ -119,11 +125,12 @@ class Connection {
     if (!trouble.empty()) throw PeerError(Lost(peer, trouble));
   }
 
-  /// Status words are kept in the store. After the ranks have met, no rank waits in the store, so
-  /// this never blocks for long.
+  /// Keeps this rank's status in the store. After the ranks have met, no rank waits in the store,
+  /// so this never blocks for long.
   void SetStatus(const std::string& status) {
     store_->set(StatusKey(rank_), std::vector<uint8_t>(status.begin(), status.end()));
-    // The store answers no set(), and another rank might ask before it is done.
+    // The store does not answer set(). The answer to check() shows that the status is stored,
+    // before another rank asks for it.
     store_->check({StatusKey(rank_)});
   }
   std::vector<std::string> Statuses() {
@@ -191,20 +198,20 @@ class Connection {
 
   int rank_, world_size_;
   const double timeout_;
-  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it as long as it holds it
+  c10::intrusive_ptr<c10d::Store> store_;  // rank 0 serves it for as long as rank 0 holds it
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   std::unique_ptr<Wires> wires_;
-  std::map<WireKey, Reach> reach_;  // of the wires for what has been read
-  std::mutex launch_mutex_;         // c10d counts launches without a lock
+  std::map<WireKey, Reach> reach_;  // by the wire on which reads are confirmed
+  std::mutex launch_mutex_;         // c10d counts launches without a lock of its own
   std::mutex mutex_;
   std::set<WorkPtr> waiting_;
   bool aborted_ = false;
   std::string why_;
 };
 
-// A message of a link with a wire: for each tensor its bytes over the wire, where to read them
-// (Found), or nothing where they go through Gloo; an appendix with the strides, where they are not
-// the default ones.
+// A message of a link with a wire has one part for each tensor: its bytes if it is small, else the
+// address to read it from (Found), else nothing, when the tensor goes through Gloo. If the strides
+// are not the default ones, they follow as an appendix.
 
 bool IsSmall(const at::Tensor& tensor) { return tensor.nbytes() <= kSmallBytes; }
 size_t StridesBytes(const at::Tensor& tensor) { return tensor.dim() * sizeof(int64_t); }
@@ -230,8 +237,8 @@ class GlooSendLink : public SendLink {
 
  private:
   struct Message {
-    WorkPtr work;       // null: the peer reads it
-    at::Tensor tensor;  // kept alive until it was sent or read
+    WorkPtr work;       // the send through Gloo; null if the peer reads the memory
+    at::Tensor tensor;  // kept alive until it has been sent or read
   };
   void Send(const at::Tensor& tensor) {
     if (!wire_) return Start(tensor.detach().contiguous());
@@ -265,7 +272,8 @@ class GlooSendLink : public SendLink {
   }
   Connection& connection_;
   Wire* const wire_;
-  Wire* const reads_;  // says what the peer has read; null = it cannot read this rank's memory
+  Wire* const
+      reads_;  // on which the peer confirms its reads; null = it cannot read this rank's memory
   int peer_, tag_;
   std::deque<Message> sent_;
 };
@@ -297,7 +305,7 @@ class GlooRecvLink : public RecvLink {
  private:
   struct Expected {
     at::Tensor tensor;
-    WorkPtr work;  // null: over the wire, from the peer's memory, or nothing to come
+    WorkPtr work;  // the receive from Gloo; null if the tensor does not come through Gloo
   };
 
   Expected Expect(at::Tensor tensor) {
@@ -317,7 +325,8 @@ class GlooRecvLink : public RecvLink {
     return has_strides ? FromOneRow(tensor, tensor.sizes(), strides) : tensor;
   }
 
-  /// What comes over the wire; returns whether strides follow.
+  /// Receives the part of one tensor from the wire, and reads the peer's memory if the part says
+  /// so. Returns true if strides follow.
   bool ReceiveBytes(const Expected& expected) {
     const at::Tensor& tensor = expected.tensor;
     if (expected.work) return wire_->Receive(nullptr, 0);
@@ -332,8 +341,8 @@ class GlooRecvLink : public RecvLink {
 
   Connection& connection_;
   Wire* const wire_;
-  Wire* const reads_;                       // on which this rank says what it has read
-  const std::optional<PeerMemory> memory_;  // none: it cannot be read
+  Wire* const reads_;                       // on which this rank confirms its reads
+  const std::optional<PeerMemory> memory_;  // empty if this rank cannot read the peer's memory
   int peer_, tag_;
   std::deque<std::vector<Expected>> posted_;
 };
@@ -430,7 +439,7 @@ class GlooTransport : public Transport {
     return *link;
   }
 
-  /// Each text behind its size.
+  /// Joins the texts into one, each after its size.
   static std::string Packed(const std::vector<std::string>& texts) {
     std::string packed;
     for (const std::string& text : texts) {
@@ -463,8 +472,9 @@ class GlooTransport : public Transport {
     return text;
   }
 
-  /// `peer` is rank 0, or this rank is. Both ends must know the size: it decides between wire and
-  /// Gloo, which ends the process when a message is larger than the buffer.
+  /// Sends control data. Either `peer` or this rank is rank 0. Both ends must know the size: it
+  /// decides between the wire and Gloo, and Gloo ends the process if a message is larger than the
+  /// receiver's buffer.
   void SendBytes(int peer, const void* data, size_t size) {
     if (size == 0) return;
     if (size <= kSmallBytes) return connection_.SendControl(peer, data, size);

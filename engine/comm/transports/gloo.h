@@ -14,25 +14,26 @@
 
 namespace strata {
 
-/// The wires of a rank. Control data have one between rank 0 and every other rank. Each direction
-/// in `links`, and each pair of ranks of WiredGroupLinks() (link_group.h), has two: one for
-/// messages, one on which their receiver says what it has read from the sender's memory.
+/// The wires that a rank needs. Control data has one wire between rank 0 and every other rank. Each
+/// direction in `links`, and each pair of ranks of WiredGroupLinks() (link_group.h), has two wires:
+/// one for messages, and one on which the receiver confirms what it has read from the sender's
+/// memory.
 std::set<WireKey> WantedWires(int rank, int world_size, const std::vector<LinkSpec>& links,
                               const std::vector<GroupSpec>& groups);
 
 /// Meets the other ranks at the store of `place` and connects to them. Listens on one address of
 /// this machine only (OwnAddress(); 127.0.0.1 in a local job). Blocks until all ranks have come, at
-/// most `timeout` seconds. Throws WorldError with the store's address when some do not come.
+/// most `timeout` seconds. Throws WorldError with the store's address if some do not come.
 ///
-/// `links` and `groups` are the same on every rank. Links without a wire (WantedWires()) send
-/// everything through Gloo. Sends are asynchronous. Through Gloo only a few large tensors of a link
-/// may be under way: a further Send() first waits for the oldest. A rank that waits for a small
-/// tensor polls for some microseconds before it sleeps, if there is a core for every rank
+/// `links` and `groups` must be the same on every rank. Links without a wire (WantedWires()) send
+/// everything through Gloo. Sends are asynchronous, but through Gloo only a few large tensors of a
+/// link may be under way: a further Send() first waits for the oldest. A rank that waits for a
+/// small tensor polls for some microseconds before it sleeps, if there is a core for every rank
 /// (patience.h).
 ///
-/// Collectives of control data are sends to rank 0 and back. A rank that has waited `timeout`
-/// seconds for one message of them throws PeerError. Collectives of `groups` go over links
-/// (link_group.h), which Abort() can end at once; Gloo's own collectives cannot be ended.
+/// Collectives of control data are messages to rank 0 and back. A rank that has waited `timeout`
+/// seconds for one of these messages throws PeerError. Collectives of `groups` use links
+/// (link_group.h), because Abort() can end those at once; Gloo's own collectives cannot be ended.
 std::unique_ptr<Transport> MakeGlooTransport(const RankPlace& place,
                                              const std::vector<LinkSpec>& links,
                                              const std::vector<GroupSpec>& groups, double timeout);

@@ -28,7 +28,7 @@ std::vector<int> RunRanks(int world_size, const std::function<void(Transport&)>&
   return testing::RunGlooRanks(world_size, {}, body);
 }
 
-/// The ranks (bits) that may not read the memory of others.
+/// The parameter is a bit mask of the ranks that may not read the memory of others.
 class GlooReach : public ::testing::TestWithParam<int> {
  protected:
   static std::vector<int> RunRanks(int world_size, const std::function<void(Transport&)>& body,
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Denied, GlooReach, ::testing::Values(0, 1, 2, 7));
 
 TEST_P(GlooReach, LinksKeepTheOrderOfEachChannel) {
   ExpectAllWell(RunRanks(2, [](Transport& transport) {
-    constexpr int kMessages = 20;  // more than may be under way
+    constexpr int kMessages = 20;  // more than may be under way at once
     const int peer = 1 - transport.rank();
     const TensorSpecs specs = {{{3, 5}, DType::kFloat32}, {{2}, DType::kInt64}};
     RecvLink& activations = transport.recv_link(peer, 0);
@@ -108,7 +108,7 @@ TEST_P(GlooReach, SmallAndLargeTensorsOfOneLinkKeepTheirOrder) {
 TEST_P(GlooReach, TensorsKeepTheirStrides) {
   ExpectAllWell(RunRanks(2, [](Transport& transport) {
     const int peer = 1 - transport.rank();
-    for (const int64_t n : {3, 200}) {  // over the wire, and through Gloo
+    for (const int64_t n : {3, 200}) {  // over the wire, and as a large tensor
       const at::Tensor numbers = at::arange(4 * n * n, at::kFloat).view({2, n, 2 * n});
       const std::vector<at::Tensor> sent = {numbers,
                                             numbers.transpose(1, 2),
@@ -145,7 +145,7 @@ TEST(Gloo, ControlCollectivesGiveEveryRankTheSame) {
     Require(transport.Broadcast("", 2).empty(), "an empty text");
     const std::vector<std::string> all = {"rank 0", "rank 1", "rank 2"};
     Require(transport.Gather(text) == all, "all texts");
-    const auto long_text = [](int r) {  // none, and two that go through Gloo
+    const auto long_text = [](int r) {  // an empty text, and two that go through Gloo
       return std::string(100'000 * static_cast<size_t>(r), static_cast<char>('a' + r));
     };
     const std::vector<std::string> texts = {long_text(0), long_text(1), long_text(2)};
@@ -173,7 +173,7 @@ TEST(Gloo, LargeTensorsAreReadFromTheSendersMemoryWhenTheyAreWaitedFor) {
     if (transport.rank() == 0) {
       const at::Tensor tensor = at::full({kElements}, 1, at::kFloat);
       transport.send_link(1, 0).Send({tensor});
-      tensor.fill_(2);  // which nobody may do; it shows when rank 1 copies
+      tensor.fill_(2);  // forbidden; the change shows when rank 1 copies later
       transport.Barrier();
       transport.send_link(1, 0).Flush();
     } else {
@@ -219,7 +219,7 @@ TEST(Gloo, WiresAreNoMoreThanRanksAndLinks) {
   GroupSpec all = {"data", {}};
   for (int rank = 0; rank < 64; ++rank) all.ranks.push_back(63 - rank);
   const std::vector<LinkSpec> links = {{2, 3, 0}, {3, 2, 1}};
-  constexpr int kReads = 1 << 16;  // on which receivers say what they have read
+  constexpr int kReads = 1 << 16;  // channels on which receivers confirm what they have read
   std::set<WireKey> expected = {{0, 15}};
   for (const auto& [peer, channel] : std::set<WireKey>{{63, 16}, {4, 17}, {2, 0}, {2, 1}}) {
     expected.insert({{peer, channel}, {peer, channel + kReads}});
@@ -234,7 +234,7 @@ TEST(Gloo, ARankThatMeetsAndSaysNothingEndsTheOthersWait) {
     const auto transport = MakeGlooTransport(place, testing::AllLinks(2), {}, 5);
     if (place.rank == 1) {
       transport->recv_link(0, 0).Post({{{1}, DType::kFloat32}});
-      transport->recv_link(0, 0).Wait();  // until rank 0 has ended
+      transport->recv_link(0, 0).Wait();  // waits until rank 0 has ended
     }
     try {
       transport->Barrier();
@@ -249,7 +249,7 @@ TEST(Gloo, AbortEndsAStartedCollective) {
   const std::vector<GroupSpec> groups = {{"data", {0, 1}}};
   ExpectAllWell(testing::RunGlooRanks(2, groups, [](Transport& transport) {
     transport.Barrier();
-    if (transport.rank() == 1) _exit(0);  // its sockets close: rank 0 may also see that first
+    if (transport.rank() == 1) _exit(0);  // its sockets close, which rank 0 may notice first
     const at::Tensor tensor = at::full({100000}, 1, at::kFloat);
     Group& group = *transport.FindGroup("data");
     const auto pending = group.Start(
@@ -277,7 +277,7 @@ TEST(Gloo, WordsReachTheWatchdogsOfOtherRanks) {
   }));
 }
 
-/// Element counts: the first goes over a wire, the second is read from memory.
+/// Numbers of elements: the first goes over a wire, the second is read from the sender's memory.
 class GlooSizes : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, GlooSizes, ::testing::Values(4, 100'000));
 
@@ -286,7 +286,7 @@ TEST_P(GlooSizes, AbortEndsAWaitOnAnotherThread) {
     const int peer = 1 - transport.rank();
     if (transport.rank() == 1) {
       transport.recv_link(peer, 0).Post({{{GetParam()}, DType::kFloat32}});
-      transport.recv_link(peer, 0).Wait();  // until rank 0 has seen its own abort
+      transport.recv_link(peer, 0).Wait();  // waits until rank 0 has noticed its own abort
       return;
     }
     transport.recv_link(peer, 0).Post({{{GetParam()}, DType::kFloat32}});
@@ -319,7 +319,7 @@ TEST_P(GlooSizes, APeerThatDiesIsNamed) {
     transport.recv_link(1, 0).Post({{{GetParam()}, DType::kFloat32}});
     try {
       transport.recv_link(1, 0).Wait();
-    } catch (const PeerError& error) {  // the class for consequences of another rank's end
+    } catch (const PeerError& error) {  // the class of errors that another rank's end causes
       const bool named = std::string(error.what()).find("lost the connection to rank 1") == 7;
       _exit(named ? 5 : 6);
     }

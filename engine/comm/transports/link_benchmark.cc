@@ -19,7 +19,7 @@
 namespace strata {
 namespace {
 
-/// Over Gloo, channel 0 has a wire and channel 1 has none.
+/// The links over Gloo that have a wire: channel 0. Channel 1 has none.
 const std::vector<LinkSpec> kWires = {{0, 1, 0}, {1, 0, 0}};
 constexpr int kGlooChannel = 1;
 
@@ -33,7 +33,7 @@ at::Tensor Receive(Transport& transport, int channel, int64_t bytes) {
   return link.Wait()[0];
 }
 
-/// Rank 1's part: sends each message back, until one is marked as the last.
+/// The code of rank 1: sends each message back, until one is marked as the last.
 void Answer(Transport& transport, int channel, int64_t bytes) {
   for (bool is_last = false; !is_last;) {
     const at::Tensor message = Receive(transport, channel, bytes);

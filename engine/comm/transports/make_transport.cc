@@ -1,4 +1,3 @@
-// Transports between processes, by name.
 #include "engine/comm/transports/make_transport.h"
 
 #include "engine/base/error.h"

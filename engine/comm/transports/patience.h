@@ -9,13 +9,13 @@
 
 namespace strata {
 
-/// Waking a sleeping thread takes longer than an empty action: tens of microseconds on a virtual
-/// core that is idle. So a waiting rank polls first. The longest poll costs about as much as the
-/// wake-up that it may save.
+/// Waking a sleeping thread takes longer than a short action: tens of microseconds on an idle
+/// virtual core. So a waiting rank first polls. The longest poll costs about as much as the wake-up
+/// that it may save.
 class Patience {
  public:
-  /// 100 us when this machine has a core for each of its `ranks_here` ranks. Else no polling: the
-  /// awaited rank may need this core.
+  /// Polls for 100 us if this machine has a core for each of its `ranks_here` ranks. Otherwise it
+  /// does not poll, since the awaited rank may need this core.
   static Patience Of(int ranks_here) {
     const bool a_core_each = ranks_here <= MachineCores();
     return Patience(std::chrono::microseconds(a_core_each ? 100 : 0));

@@ -17,7 +17,8 @@
 namespace strata {
 namespace {
 
-/// Copies as much as it can; returns why not all, "" where it could.
+/// Copies `size` bytes from another process. Returns the reason of a failure; "" if all were
+/// copied.
 std::string Copy(pid_t pid, uint64_t address, void* to, size_t size) {
   for (size_t done = 0; done < size;) {
     iovec here = {static_cast<char*>(to) + done, size - done};
@@ -30,11 +31,12 @@ std::string Copy(pid_t pid, uint64_t address, void* to, size_t size) {
   return "";
 }
 
-/// What a rank says of itself.
+/// The message in which a rank describes its process: its number, and a random number in its memory
+/// by which the process is recognised.
 using Number = std::array<char, 16>;
 struct Card {
   int64_t pid = 0;
-  uint64_t address = 0;  ///< where the number lies
+  uint64_t address = 0;  ///< where the random number lies in that process
   Number number = {};
 };
 static_assert(sizeof(Card) == 32);
@@ -64,7 +66,8 @@ std::map<WireKey, Reach> TryReach(int rank, Wires& wires, const std::set<WireKey
   Number number;
   const std::string random = RandomBytes(number.size());
   std::memcpy(number.data(), random.data(), number.size());
-  (void)::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);  // a kernel without Yama knows no such call
+  (void)::prctl(PR_SET_PTRACER, ::getppid(), 0, 0,
+                0);  // fails on a kernel without Yama, which does not need it
   const Card mine = {::getpid(), reinterpret_cast<uint64_t>(number.data()), number};
   for (const auto& [peer, channel] : keys) wires.Find(peer, channel)->Send(&mine, sizeof(mine));
   std::map<WireKey, Reach> reach;

@@ -1,12 +1,13 @@
-// PeerMemory: the memory of another rank of this machine, read in place (Linux's process_vm_readv).
+// PeerMemory: reads the memory of another rank on the same machine (Linux's process_vm_readv).
 //
-// Through a socket the kernel copies a message twice and wakes threads that need the cores on which
-// ranks compute. Of a rank in reach only the place of a tensor is sent; the receiver copies it from
-// there, once, when it needs it.
+// It is faster than a socket, where the kernel copies a message twice and wakes threads that need
+// the cores on which ranks compute. The sender sends only the address of a tensor. The receiver
+// copies the tensor from there, once, when it needs it.
 //
-// Linux allows it between processes of one user, but Yama (Debian, Ubuntu) only to those that the
-// other one has named: a rank names its parent, which stands for all that the parent started.
-// Containers may forbid it. So both ends of a wire try, once, before they rely on it. Torch-free.
+// Linux allows such reads between processes of one user. With Yama (Debian, Ubuntu) a process can
+// be read only by the process that it has named and that process's descendants: a rank names its
+// parent, from which the other ranks also descend. Containers may forbid the call. So both ends of
+// a wire try it once before they rely on it. Torch-free.
 #pragma once
 
 #include <sys/types.h>
@@ -23,11 +24,11 @@ namespace strata {
 
 class PeerMemory {
  public:
-  /// `pid`: the process of rank `peer`. `rank`: this one, for messages.
+  /// `pid` is the process of rank `peer`. `rank` is this rank, for error messages.
   PeerMemory(int rank, int peer, pid_t pid) : rank_(rank), peer_(peer), pid_(pid) {}
 
-  /// Copies `size` bytes at `address` of the peer to `to`. Throws PeerError that names the peer
-  /// when they cannot be read, as when it has ended.
+  /// Copies `size` bytes from `address` in the peer to `to`. Throws PeerError that names the peer
+  /// if the bytes cannot be read, for example because the peer has ended.
   void Read(uint64_t address, void* to, size_t size) const;
 
  private:
@@ -35,15 +36,16 @@ class PeerMemory {
   pid_t pid_;
 };
 
-/// What the two ends of a wire found out about each other.
+/// The result of TryReach() for one wire.
 struct Reach {
-  std::optional<PeerMemory> theirs;  ///< none = this rank cannot read the peer's memory
-  bool reads_ours = false;           ///< the peer can read this rank's memory
+  std::optional<PeerMemory> theirs;  ///< empty if this rank cannot read the peer's memory
+  bool reads_ours = false;           ///< true if the peer can read this rank's memory
 };
 
-/// Tries it over these wires of rank `rank`. The ranks at their other ends must do so, too. Each
-/// shows a random number in its memory, which a process on another machine, or in another
-/// container, does not have there. Throws PeerError when a peer says nothing for `timeout` seconds.
+/// Tries, over each of these wires of rank `rank`, to read the peer's memory. The ranks at the
+/// other ends must call this too. Each rank tells the address of a random number in its memory and
+/// the number itself; a process on another machine or in another container does not have that
+/// number at that address. Throws PeerError if a peer sends nothing for `timeout` seconds.
 std::map<WireKey, Reach> TryReach(int rank, Wires& wires, const std::set<WireKey>& keys,
                                   double timeout);
 

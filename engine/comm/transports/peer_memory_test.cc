@@ -59,14 +59,15 @@ TEST(TryReach, FindsPeersOfThisMachine) {
   EXPECT_EQ(copy, 7);
 }
 
-/// What a peer says of itself.
+/// The message in which a peer describes its process, as in peer_memory.cc.
 struct Card {
   int64_t pid = 0;
   uint64_t address = 0;
   char number[16] = {};
 };
 
-/// What rank 0 finds out about a peer that says this, and that it can read rank 0's memory.
+/// The result of rank 0 for a peer that sends this card and then says that it can read rank 0's
+/// memory.
 Reach ReachOf(const Card& card) {
   const auto wires = testing::ConnectAll({{kToSecond}, {kToFirst}});
   Wire& wire = *wires[1]->Find(0, 5);

@@ -15,7 +15,7 @@
 
 namespace strata::testing {
 
-/// A board for ranks that are threads of this test.
+/// A board in memory, for ranks that are threads of this test.
 class Texts {
  public:
   Board board() {
@@ -56,7 +56,7 @@ inline std::unique_ptr<Wires> Connect(Texts& texts, int rank, int world_size,
 
 using WiresOfRanks = std::vector<std::unique_ptr<Wires>>;
 
-/// Connects all ranks; wanted[r] are the wires of rank r.
+/// Connects all ranks; wanted[r] are the wires that rank r wants.
 inline WiresOfRanks ConnectAll(const std::vector<std::set<WireKey>>& wanted) {
   Texts texts;
   const int count = static_cast<int>(wanted.size());

@@ -1,4 +1,7 @@
-// Each rank waits in a mailbox of its own; who sends puts the message into its queue.
+// Each rank waits in a mailbox of its own. A sender appends its message to a queue of the receiver,
+// under the lock of the receiver's mailbox, and wakes the receiver. A collective of control data
+// collects the contributions of all ranks in one shared object; the last rank completes it and
+// wakes all.
 #include "engine/comm/transports/thread_transport.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -27,15 +30,15 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The one object in which a rank's threads wait: its own thread and those of its groups. Its mutex
-/// guards everything that they wait for. A thread that changes such a thing, or aborts the rank,
+/// The one object in which the threads of a rank wait: its own thread and those of its groups. Its
+/// mutex guards all state that they wait for. A thread that changes such state, or aborts the rank,
 /// does so by Change(), which wakes them.
 class Mailbox {
  public:
   explicit Mailbox(Patience patience) : patience_(patience) {}
 
-  /// Returns once ready() is true. It is called under the lock and may take out what it waited for.
-  /// Throws WorldError when the rank is aborted.
+  /// Returns once ready() is true. ready() is called under the lock, so it may also take what it
+  /// waited for (a message from a queue). Throws WorldError if the rank is aborted.
   template <class Ready>
   void WaitUntil(const Ready& ready) {
     std::unique_lock lock(mutex_);
@@ -59,7 +62,7 @@ class Mailbox {
       core_ = Patience::ThisCore();
       version_.fetch_add(1, std::memory_order_release);
     }
-    changed_.notify_all();  // the rank's thread and those of its groups
+    changed_.notify_all();  // several threads may wait: the rank's own and those of its groups
   }
 
   void Abort(const std::string& why) {
@@ -74,20 +77,21 @@ class Mailbox {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<uint64_t> version_ = 0;
-  int core_ = -1;  // of the thread that made the last change
+  int core_ = -1;  // the core of the thread that made the last change
   bool aborted_ = false;
   std::string why_;
 };
 
-/// A message under way. On an accelerator its tensors may be read from the point `written_` on.
+/// A message under way. On an accelerator its tensors may be read after the point `written_` of the
+/// sender's stream.
 class Message {
  public:
   Message() = default;
   explicit Message(const Tensors& tensors)
       : tensors_(tensors), device_(DeviceOf(tensors)), written_(device_) {}
 
-  /// The tensors, for use on the calling thread's current stream, on its current device: a sender
-  /// on another one has them there.
+  /// Returns the tensors for use on the calling thread's current stream and current device. Tensors
+  /// of a sender on another device are copied to this device.
   Tensors Take() {
     if (device_.is_cpu()) return std::move(tensors_);
     written_.Block();
@@ -115,7 +119,7 @@ class Message {
   StreamPoint written_;
 };
 
-/// One direction between two ranks; the receiver's mailbox guards the queue.
+/// The queue of one link. The mutex of the receiver's mailbox guards it.
 struct Pipe {
   LinkSpec spec;
   Mailbox* receiver = nullptr;
@@ -129,7 +133,7 @@ class ThreadSendLink : public SendLink {
     Message message(tensors);
     pipe_.receiver->Change([&] { pipe_.queue.push_back(std::move(message)); });
   }
-  void Flush() override {}  // a sent message is in the receiver's queue already
+  void Flush() override {}  // a sent message is already in the receiver's queue
 
  private:
   Pipe& pipe_;
@@ -149,7 +153,7 @@ class ThreadRecvLink : public RecvLink {
       return true;
     });
     Tensors tensors = message.Take();
-    // The engine's own messages fit; a script's may not (strata.comm).
+    // Messages of the engine always fit. Those of a script may not (strata.comm).
     if (!Fits(tensors, posted_.front())) {
       throw WorldError(Str("rank ", pipe_.spec.from, " sent ", ToString(SpecsOf(tensors)),
                            " where rank ", pipe_.spec.to, " expected ", ToString(posted_.front())));
@@ -163,7 +167,7 @@ class ThreadRecvLink : public RecvLink {
   std::deque<TensorSpecs> posted_;
 };
 
-/// What one rank brings to a collective.
+/// The part of one rank in a collective of control data.
 struct Contribution {
   const char* collective = "";
   std::vector<double> numbers;
@@ -171,14 +175,14 @@ struct Contribution {
 };
 
 /// One collective of control data. Its contributions do not change once it is complete, so slow
-/// ranks may still read them while fast ones are in the next round.
+/// ranks may still read them while fast ones are already in the next round.
 struct Round {
   std::vector<Contribution> contributions;
-  int arrived = 0;  // guarded by Hub::mutex
+  int arrived = 0;  // guarded by Hub::mutex_
   std::atomic<bool> complete = false;
 };
 
-/// The state that all ranks share: mailboxes, pipes, collectives of control data, status words.
+/// The state that all ranks share: mailboxes, pipes, collectives of control data, and statuses.
 class Hub {
  public:
   Hub(int world_size, const std::vector<LinkSpec>& links) : statuses_(world_size) {

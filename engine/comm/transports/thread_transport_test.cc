@@ -71,7 +71,7 @@ TEST(ThreadTransportTest, CollectivesSeeAllRanksInOrder) {
   OnAllRanks(ends, [](Transport& end) {
     for (int round = 0; round < 500; ++round) {
       const double rank = end.rank();
-      // The sum depends on the order of its terms; only ascending ranks give this one.
+      // The sum depends on the order of its terms: only ascending ranks give this result.
       const std::vector<double> terms = {1e16, 1, -1e16};
       EXPECT_THAT(end.AllReduceSum({rank, terms[end.rank()]}),
                   ElementsAre(3.0, (1e16 + 1) + -1e16));
@@ -125,7 +125,7 @@ TEST(ThreadTransportDeathTest, BrokenInvariantsAbort) {
   EXPECT_DEATH(ends[1]->recv_link(0, 0).Wait(), "nothing was posted");
 }
 
-/// As strata.comm's may be, where not all ranks make the same call.
+/// A script's calls of strata.comm may have such a fault, when not all ranks make the same call.
 TEST(ThreadTransportTest, AnotherShapeThanWasPostedIsAnError) {
   auto ends = MakeThreadTransports(2, {{0, 1, 0}});
   ends[0]->send_link(1, 0).Send(Number(1));

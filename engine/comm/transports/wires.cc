@@ -1,5 +1,7 @@
-// Non-blocking TCP. A thread sends what the kernel does not take at once (SendQueueThread), and
-// listening ends when all peers have come (Acceptor).
+// Non-blocking TCP. A message is a Header and its bytes. The rank's thread sends as much as the
+// kernel takes at once; one thread for all wires of the rank sends the rest (SendQueueThread). To
+// connect, a rank listens for higher ranks until all have come (Acceptor) and connects to lower
+// ranks (Meeting).
 #include "engine/comm/transports/wires.h"
 
 #include <netdb.h>
@@ -37,18 +39,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Sent before the bytes of each message.
+/// The header that precedes the bytes of each message.
 struct Header {
   uint32_t size = 0;
   uint32_t has_appendix = 0;
-  int32_t core = -1;  // of the sender; -1 where it may be that of another machine
+  int32_t core = -1;  // the core of the sender; -1 if it may be on another machine
 };
 
-/// How a new connection begins:
+/// The handshake of a new connection:
 ///   the lower rank   kNonce random bytes
-///   the higher rank  a Hello, the proof of kVisitor
-///   the lower rank   the proof of kHost
-/// A proof is a keyed digest of both ends' random bytes and of what the Hello says.
+///   the higher rank  a Hello, and its proof (role kVisitor)
+///   the lower rank   its proof (role kHost)
+/// A proof is an HMAC, with the secret, of both ends' random bytes, the role and the fields of the
+/// Hello.
 constexpr size_t kNonce = 16, kProof = 32;
 struct Hello {
   std::array<char, kNonce> nonce = {};
@@ -72,19 +75,20 @@ std::string Reason() { return std::strerror(errno); }
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-/// Milliseconds for poll(), rounded up; 0 when the time is over.
+/// The milliseconds until `end` for poll(), rounded up; 0 when the time is over.
 int LeftUntil(Clock::time_point end) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, 1'000'000));
 }
 
-/// So many seconds from now; never, where that is beyond what the clock counts.
+/// The time that is `seconds` from now. Large numbers of seconds, which the clock cannot hold, mean
+/// never.
 Clock::time_point EndOf(double seconds) {
   if (seconds > 1e6) return Clock::time_point::max();
   return Clock::now() + std::chrono::ceil<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// A signal that poll() can wait for: its descriptor is readable from Signal() on, until Reset().
+/// A signal that poll() can wait for: its descriptor is readable from Signal() until Reset().
 class EventFd {
  public:
   EventFd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -112,7 +116,7 @@ class Alarm {
     if (aborted_) return;
     why_ = why;
     aborted_ = true;
-    event_.Signal();  // Reset() is never called: it stays readable
+    event_.Signal();  // it is never reset, so it stays readable
   }
   void ThrowIfAborted() {
     if (!aborted_) return;
@@ -166,15 +170,17 @@ class PendingMessage {
 
 class TcpWire;
 
-/// A thread that sends what the kernel did not take at once. The rank itself may compute for long
-/// before it uses its wires again. The thread is started when it is first needed.
+/// The thread that sends the bytes which the kernel did not take at once. The rank's own thread
+/// cannot, since it may compute for long before it uses its wires again. The thread is started when
+/// it is first needed.
 class SendQueueThread {
  public:
   SendQueueThread() = default;
   ~SendQueueThread();
   SendQueueThread(const SendQueueThread&) = delete;
   SendQueueThread& operator=(const SendQueueThread&) = delete;
-  /// Takes over a wire whose buffer was empty and now holds bytes. `wire` must outlive this object.
+  /// Takes over the sending for a wire whose buffer was empty and now holds bytes. `wire` must
+  /// outlive this object.
   void Add(TcpWire& wire);
 
  private:
@@ -238,10 +244,11 @@ class TcpWire : public Wire {
     return ::poll(&ready, 1, 0) > 0;
   }
 
-  // For the drain's thread:
+  // For the send-queue thread:
 
   int fd() const { return fd_.get(); }
-  /// Sends from the buffer. True when it is empty, or the connection is lost and it was dropped.
+  /// Sends from the buffer. Returns true if the buffer is empty then; if the connection is lost,
+  /// the buffer is cleared.
   bool SendLeft() {
     const std::lock_guard lock(mutex_);
     iovec part = {left_.data(), left_.size()};
@@ -254,7 +261,7 @@ class TcpWire : public Wire {
   }
 
  private:
-  /// The number of bytes that the kernel took. A failure is noted in trouble_.
+  /// Sends and returns the number of bytes that the kernel took. Notes a failure in trouble_.
   size_t TryToSend(const msghdr* message) {
     const ssize_t sent = ::sendmsg(fd_.get(), message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) return static_cast<size_t>(sent);
@@ -262,7 +269,7 @@ class TcpWire : public Wire {
     return 0;
   }
 
-  /// Receives what has come; false when nothing has.
+  /// Receives the bytes that have arrived; returns false if there are none.
   bool TryToReceive(PendingMessage& pending) {
     alarm_.ThrowIfAborted();
     const ssize_t got = ::recvmsg(fd_.get(), pending.message(), MSG_DONTWAIT);
@@ -283,7 +290,7 @@ class TcpWire : public Wire {
   }
 
   [[noreturn]] void ThrowLost(const std::string& trouble) {
-    alarm_.ThrowIfAborted();  // the abort's reason is the better message
+    alarm_.ThrowIfAborted();  // the reason of an abort is the better message
     throw PeerError(Str("rank ", rank_, " lost the connection to rank ", peer_, ": ", trouble));
   }
 
@@ -291,12 +298,12 @@ class TcpWire : public Wire {
   const int rank_, peer_;
   const bool is_local_;
   const Patience patience_;
-  int core_ = -1;  // where the peer was when it sent the last message
+  int core_ = -1;  // the core of the peer when it sent the last message
   Alarm& alarm_;
   SendQueueThread& send_thread_;
-  std::mutex mutex_;     // guards left_ and trouble_, which the drain uses too
-  std::string left_;     // bytes for the drain to send
-  std::string trouble_;  // why nothing can be sent any more; "" while all is well
+  std::mutex mutex_;     // guards left_ and trouble_, which the send-queue thread uses too
+  std::string left_;     // bytes for the send-queue thread to send
+  std::string trouble_;  // the reason why sending has failed; "" if it has not
 };
 
 SendQueueThread::~SendQueueThread() {
@@ -327,7 +334,7 @@ void SendQueueThread::Work() {
   }
 }
 
-/// Moves the added wires to `wires`; false when the thread has to stop.
+/// Moves the added wires to `wires`. Returns false if the thread has to stop.
 bool SendQueueThread::TakeAdded(std::vector<TcpWire*>& wires) {
   const std::lock_guard lock(mutex_);
   event_.Reset();
@@ -335,8 +342,6 @@ bool SendQueueThread::TakeAdded(std::vector<TcpWire*>& wires) {
   added_.clear();
   return !stop_;
 }
-
-// Connecting
 
 Fd ConnectTo(const std::string& address, const std::string& port, Clock::time_point end) {
   addrinfo hints = {};
@@ -365,7 +370,7 @@ Fd ConnectTo(const std::string& address, const std::string& port, Clock::time_po
   return fd;
 }
 
-/// Waits until the connection can be read, or `end`.
+/// Waits until the connection has something to read. Throws PeerError at `end`.
 void WaitToRead(int fd, Clock::time_point end) {
   pollfd ready = {fd, POLLIN, 0};
   while (true) {
@@ -388,7 +393,8 @@ std::string ReadFrom(int fd, size_t size, Clock::time_point end) {
   return bytes;
 }
 
-/// Sends the first bytes of a new connection, whose buffer takes them all at once.
+/// Sends the first bytes of a new connection. They fit into the kernel's buffer, so false means
+/// that the connection is lost.
 bool SendFirst(int fd, std::string_view bytes) {
   return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(bytes.size());
@@ -419,7 +425,7 @@ class Acceptor {
   }
 
  private:
-  /// What a visitor sends.
+  /// The bytes that a connecting rank sends: its Hello and its proof.
   struct Answer {
     Hello hello;
     std::array<char, kProof> proof = {};
@@ -444,7 +450,8 @@ class Acceptor {
     if (SendFirst(fd.get(), challenge)) pending_peers_.push_back({std::move(fd), challenge, {}, 0});
   }
 
-  /// Reads from a new connection. True when it is settled: admitted, refused or closed.
+  /// Reads from a new connection. Returns true when the connection is settled: admitted, refused or
+  /// closed.
   bool Hear(PendingPeer& peer) {
     char* answer = reinterpret_cast<char*>(&peer.answer);
     const ssize_t got = ::recv(peer.fd.get(), answer + peer.heard, sizeof(Answer) - peer.heard, 0);
@@ -472,8 +479,8 @@ class Acceptor {
                         Join(missing, ", "), ", which did not connect within the timeout"));
   }
 
-  /// How many connections may be open that have not yet answered, beside those of the ranks that
-  /// are still to come. The oldest is closed for a further one.
+  /// The number of connections that may be open without having answered, in addition to those of
+  /// the expected ranks. A further connection closes the oldest.
   static constexpr size_t kMostStrangers = 64;
 
   const Fd listener_;
@@ -484,8 +491,8 @@ class Acceptor {
   std::map<WireKey, Fd> admitted_;
 };
 
-/// Makes the connections of one rank: listens and connects. A rank waits for the answers of lower
-/// ranks only, so that some rank can always go on.
+/// Makes the connections of one rank: it listens for higher ranks and connects to lower ranks. A
+/// rank waits only for the answers of lower ranks before it accepts, so there is no circular wait.
 class Meeting {
  public:
   Meeting(const RankPlace& place, const Board& board, double timeout)
@@ -571,7 +578,7 @@ class TcpWires : public Wires {
  private:
   Alarm alarm_;
   std::map<WireKey, std::unique_ptr<TcpWire>> wires_;
-  SendQueueThread send_thread_;  // last: its thread uses the wires
+  SendQueueThread send_thread_;  // declared last, because its thread uses the wires
 };
 
 }  // namespace

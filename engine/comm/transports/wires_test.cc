@@ -44,7 +44,7 @@ std::string Receive(Wire& wire, size_t size) {
   return text;
 }
 
-/// Connects a socket to where rank 0 listens.
+/// Connects the socket `fd` to the address at which rank 0 listens.
 int Visit(Texts& texts, int fd) {
   const std::vector<std::string> there = Split(texts.Get("wires/0"), ' ');
   EXPECT_EQ(there.at(1), "127.0.0.1");
@@ -58,7 +58,7 @@ int Visit(Texts& texts, int fd) {
 int NewSocket() { return ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
 int Visit(Texts& texts) { return Visit(texts, NewSocket()); }
 
-/// What the other side sends, at most `size` bytes; fewer when it closes the connection.
+/// Reads what the other side sends, at most `size` bytes; fewer if it closes the connection.
 std::string Read(int fd, size_t size) {
   std::string bytes(size, '?');
   size_t got = 0;
@@ -69,7 +69,7 @@ std::string Read(int fd, size_t size) {
   return bytes.substr(0, got);
 }
 
-/// Waits until the other side sends something or closes the connection; true when it closed it.
+/// Waits until the other side sends something or closes the connection. Returns true if it closed.
 bool IsClosed(int fd) { return Read(fd, 1).empty(); }
 
 void SendTo(int fd, const std::string& bytes) {
@@ -78,7 +78,7 @@ void SendTo(int fd, const std::string& bytes) {
 
 constexpr size_t kNonce = 16, kProof = 32;
 
-/// What a visitor says of itself: random bytes, its rank and its channel.
+/// The Hello of a visitor: random bytes, its rank, and its channel (0).
 std::string HelloOf(char rank) { return std::string(kNonce, 'n') + rank + std::string(7, '\0'); }
 
 std::string ProofOf(const std::string& challenge, const std::string& hello) {
@@ -189,15 +189,15 @@ TEST(WiresTest, StrangersAreSentAwayAndNobodyListensAfterwards) {
   const int silent = Visit(texts), wrong = Visit(texts), rude = Visit(texts), old = Visit(texts);
   const std::string rank_1 = HelloOf(1), challenge = Read(old, kNonce);
   ASSERT_EQ(challenge.size(), kNonce);
-  // Rank 1 with any proof, and at once a message.
+  // A visitor that says that it is rank 1, sends a wrong proof, and at once a message.
   EXPECT_NE(Read(wrong, kNonce), challenge);
   SendTo(wrong, rank_1 + std::string(kProof, 'x') + "wrong");
   EXPECT_TRUE(IsClosed(wrong));
-  // A rank that is not expected, though it knows the secret.
+  // A visitor that knows the secret, but is a rank that is not expected.
   const std::string rank_7 = HelloOf(7);
   SendTo(rude, rank_7 + ProofOf(Read(rude, kNonce), rank_7));
   EXPECT_TRUE(IsClosed(rude));
-  // Rank 1's proof of another connection.
+  // Rank 1's proof for another challenge.
   SendTo(old, rank_1 + ProofOf(std::string(kNonce, 'o'), rank_1));
   EXPECT_TRUE(IsClosed(old));
   const auto second = Connect(texts, 1, 2, {{0, 0}});
@@ -225,12 +225,12 @@ TEST(WiresTest, WhoKnowsTheSecretIsLetIn) {
   ::close(guest);
 }
 
-// It would be told of the connection again and again.
+// Otherwise poll() would report the waiting connection again and again.
 TEST(WiresTest, WhoHasNoDescriptorForAConnectionSaysSo) {
   Texts texts;
   auto host = std::async(std::launch::async, [&] { return Connect(texts, 0, 2, {{1, 0}}); });
   const int guest = NewSocket();
-  texts.Get("wires/0");  // it listens
+  texts.Get("wires/0");  // returns once rank 0 listens
   rlimit before = {}, few = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   few = {.rlim_cur = 3, .rlim_max = before.rlim_max};
@@ -242,7 +242,7 @@ TEST(WiresTest, WhoHasNoDescriptorForAConnectionSaysSo) {
   ::close(guest);
 }
 
-// A large job's ranks all come to rank 0.
+// In a large job all ranks connect to rank 0.
 TEST(WiresTest, AllWhoAreExpectedMayComeAtOnce) {
   constexpr int kPeers = 100;
   std::set<WireKey> wanted;
@@ -262,7 +262,8 @@ TEST(WiresTest, AllWhoAreExpectedMayComeAtOnce) {
   for (const int guest : guests) ::close(guest);
 }
 
-/// What rank 1 says of a host that sends `answer` to its proof; "" = the proof itself.
+/// The error of rank 1 when a host sends `answer` in reply to its proof. If `answer` is "", the
+/// host sends the visitor's own proof back.
 std::string ErrorWithHost(const std::string& answer) {
   RankPlace here = Place(0, 2);
   const ListeningSocket socket = ListenAtAddress(OwnAddress(here));

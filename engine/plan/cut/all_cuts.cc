@@ -18,7 +18,7 @@ void ForEachCut(int layers, int stages, const std::function<void(const std::vect
   bounds.back() = layers;
   while (true) {
     visit(bounds);
-    // The last bound that can move on, and those behind it as early as they can be.
+    // Moves the last bound that can move on, and puts the bounds after it as early as possible.
     int moved = stages - 1;
     while (moved > 0 && bounds[moved] == layers - (stages - moved)) --moved;
     if (moved <= 0) return;

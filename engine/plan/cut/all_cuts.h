@@ -1,4 +1,4 @@
-// All cuts of a list, for lists that are short enough.
+// Enumerates all cuts of a list of layers, for lists that are short enough.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,8 @@
 
 namespace strata::partition {
 
-/// In how many ways so many layers can be cut, or `most` where there are more.
+/// The number of ways to cut `layers` layers into `stages` non-empty stages; `most` if there are
+/// more.
 double CountCuts(int layers, int stages, double most);
 
 /// Calls `visit` with the bounds of every cut. REQUIRES: 1 <= stages <= layers.

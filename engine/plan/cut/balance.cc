@@ -11,11 +11,12 @@
 namespace strata::partition {
 namespace {
 
-/// Cells of 4 bytes in the table of choices.
+/// The limit on the cells of 4 bytes in the table of best ends: 1 GiB.
 constexpr size_t kMaxCells = size_t{1} << 28;
 
-/// Weighted items in parts of which none is heavier than the heaviest must be, as CutTable
-/// takes them. `Sum` is uint64_t for sums below 2^63, else UInt128: four times as slow.
+/// The problem for CutTable: cut weighted items into parts, none heavier than the least possible
+/// heaviest part (limit_), with the least sum of squares. `Sum` is uint64_t for sums below 2^63,
+/// else UInt128, which is four times as slow.
 template <class Sum>
 class Weighted {
  public:
@@ -24,8 +25,8 @@ class Weighted {
 
   Weighted(const std::vector<UInt128>& weights, int parts);
 
-  /// Bound j of every cut without empty parts and within the limit lies in windows()[j], and every
-  /// place there belongs to such a cut.
+  /// The windows of the bounds. Bound j of every cut without empty parts and within the limit lies
+  /// in windows()[j], and every place in a window belongs to such a cut.
   const std::vector<Window>& windows() const { return windows_; }
   static Cost Join(const Cost& part, const Cost& rest) { return part + rest; }
   std::optional<Cost> Of(int, int begin, int end) const {
@@ -34,13 +35,14 @@ class Weighted {
   }
 
  private:
-  /// The heaviest part of the best cut.
+  /// The weight of the heaviest part in the best cut, by binary search over Fits().
   Sum LeastLimit() const;
-  /// Whether as many parts, some of them perhaps empty, hold all items without exceeding `limit`.
+  /// True if `parts_` parts, some of them perhaps empty, can hold all items without exceeding
+  /// `limit`.
   bool Fits(Sum limit) const;
-  /// The furthest end of a part that begins at `begin`.
+  /// The furthest end of a part that begins at `begin` and does not exceed `limit`.
   int FurthestEnd(int begin, Sum limit) const;
-  /// The earliest begin of a part that ends at `end`.
+  /// The earliest begin of a part that ends at `end` and does not exceed `limit`.
   int EarliestBegin(int end, Sum limit) const;
   void FindWindows();
   void CheckMemory() const;
@@ -48,7 +50,7 @@ class Weighted {
   const int items_;
   const int parts_;
   std::vector<Sum> prefix_;  ///< prefix_[i] = sum of the first i weights
-  Sum limit_ = 0;            ///< what no part may exceed
+  Sum limit_ = 0;            ///< the largest weight that a part may have
   std::vector<Window> windows_;
 };
 

@@ -1,5 +1,5 @@
-// The exact solver behind Balanced() (partition.h, which says what is the best cut and how it is
-// found), on integers.
+// The exact solver behind Balanced(), on integers. partition.h defines the best cut and describes
+// the method.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace strata::partition {
 
-/// The bounds of the best cut. Throws ConfigError when the tables would exceed 1 GiB.
+/// Returns the bounds of the best cut. Throws ConfigError if the tables would exceed 1 GiB.
 /// REQUIRES: 1 <= parts <= weights.size(), and the sum of the weights < 2^127.
 std::vector<int> Balance(const std::vector<UInt128>& weights, int parts);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMaxCalls = 1 << 28;
 
-/// All cuts, by their heaviest part.
+/// The problem for CutTable that finds the least possible heaviest part of all cuts.
 class Heaviest {
  public:
   using Cost = int64_t;
@@ -31,7 +31,8 @@ class Heaviest {
   const std::vector<Window> windows_;
 };
 
-/// Those of which no part costs more than `limit`, by the sum of squares.
+/// The problem for CutTable that finds the least sum of squares of the cuts whose parts all cost at
+/// most `limit`.
 class WithinLimit {
  public:
   using Cost = UInt128;

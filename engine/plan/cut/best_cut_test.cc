@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// Sums of weights, for every part the same.
+/// The cost of a part is the sum of its weights, the same for every part.
 PartCost SumsOf(const std::vector<int64_t>& weights) {
   return [weights](int, int begin, int end) -> std::optional<int64_t> {
     return std::accumulate(weights.begin() + begin, weights.begin() + end, int64_t{0});
@@ -42,7 +42,7 @@ RC_GTEST_PROP(BestCutTest, IsBalancedWhereThereAreNoLimits, ()) {
   RC_ASSERT(BestCut(items, parts, SumsOf(weights)) == Balanced(weights, parts));
 }
 
-/// Every cut without an empty part.
+/// Calls f(bounds) for every cut without an empty part.
 void ForEachCut(int items, int parts, Bounds bounds, const std::function<void(const Bounds&)>& f) {
   if (static_cast<int>(bounds.size()) == parts) {
     bounds.push_back(items);

@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kPicoseconds = 1e12;
 
-/// The segments that hold wherever the cuts are; {every=N} counts as if each layer were one.
+/// LayerPlan::segment of every layer, as far as it does not depend on the cuts. {every=N} counts
+/// layers from the beginning of the list instead of the stage. {} means that nothing is recomputed.
 std::vector<int> SegmentsOf(const Job& job) {
   using Method = RecomputeSpec::Method;
   std::vector<int> segments;
@@ -45,7 +46,8 @@ std::vector<int> SegmentsOf(const Job& job) {
   return segments;
 }
 
-/// The ways to recompute that a stage may take: one, but with "auto" within a limit.
+/// The ways to recompute that a stage may take, each as the segments of all layers. There are
+/// several only for "auto" with a memory limit.
 std::vector<std::vector<int>> WaysOf(const Job& job, const ModelCosts& costs, int64_t limit) {
   if (job.recompute.method != RecomputeSpec::Method::kAuto || limit == 0) return {SegmentsOf(job)};
   std::vector<int> each(job.layers.size()), all(job.layers.size(), 0);
@@ -56,6 +58,11 @@ std::vector<std::vector<int>> WaysOf(const Job& job, const ModelCosts& costs, in
   return {{}, std::move(each), std::move(all)};
 }
 
+/// Computes the cost of a stage for BestCut(): the memory or the time of the layers from `begin` to
+/// `end`, the least over the ways to recompute that keep to the limit. Without a limit and
+/// recomputation the time is a difference of prefix sums. Otherwise the sums of every pair (begin,
+/// end) that is asked for are computed once and stored. If no cut keeps to the limit, a second
+/// search finds the cut with the least memory for the error message.
 class Cutter {
  public:
   Cutter(const Job& job, const ModelCosts& costs, const CostCutOptions& options)
@@ -101,7 +108,8 @@ class Cutter {
     return BestCut(static_cast<int>(costs_.layers.size()), stages(), cost);
   }
 
-  /// Of the ways that keep to the limit the least time, or memory.
+  /// The least time (or memory) of a stage over the ways that keep to the limit; nothing if none
+  /// does.
   std::optional<int64_t> CostOf(int stage, int begin, int end, bool by_memory,
                                 int64_t limit) const {
     const bool is_sum = !by_memory && limit == 0 && begin > 0 && !sums_.empty();
@@ -120,7 +128,8 @@ class Cutter {
     return least;
   }
 
-  /// SumLayers(), once for all stages: 256 bytes for each way and pair of layers that is asked for.
+  /// SumLayers(), computed once for all stages. It stores 256 bytes for each way and each pair of
+  /// layers that is asked for.
   const StageCost& SumOf(size_t way, int begin, int end) const {
     std::vector<StageCost>& ends = known_[way * costs_.layers.size() + begin];
     for (int next = begin + static_cast<int>(ends.size()) + 1; next <= end; ++next) {
@@ -138,7 +147,7 @@ class Cutter {
     return std::llround(seconds * kPicoseconds);
   }
 
-  /// Of all layers before one.
+  /// The sums over all layers before one.
   struct Sums {
     double seconds = 0;
     int64_t parameters = 0;
@@ -147,9 +156,11 @@ class Cutter {
   const ModelCosts& costs_;
   const CostCutOptions& options_;
   const CutNames names_;
-  std::vector<Sums> sums_;  ///< where the time of a stage, but of the first, is a sum; else empty
+  std::vector<Sums>
+      sums_;  ///< set if the time of a stage, except the first, is a difference of sums; else empty
   const std::vector<std::vector<int>> ways_;
-  mutable std::vector<std::vector<StageCost>> known_;  ///< by way and first layer: of each end
+  mutable std::vector<std::vector<StageCost>>
+      known_;  ///< by way and first layer: the sums for each end
 };
 
 }  // namespace

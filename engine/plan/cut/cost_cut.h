@@ -1,4 +1,5 @@
-// CostCut: cuts by what stages cost: time or memory, within a memory limit. Private to the package.
+// CostCut: cuts by the time or memory that stages take, within a memory limit. Private to the
+// package.
 #pragma once
 
 #include <vector>
@@ -9,20 +10,22 @@
 
 namespace strata::partition {
 
-/// What a cut by costs looks at.
+/// The goal and the limits of a cut by costs.
 struct CostCutOptions {
-  bool by_memory = false;  ///< else by time
-  int64_t limit = 0;       ///< bytes that a stage may take; 0 = any
+  bool by_memory =
+      false;  ///< true: minimise the memory of the largest stage; false: the time of the slowest
+  int64_t limit = 0;  ///< bytes that a stage may take; 0 = any number
   int64_t micro_batches = 1;
-  std::vector<StageSetting> settings;  ///< of every stage
+  std::vector<StageSetting> settings;  ///< one for each stage
 };
 
-/// The bounds of as many stages as there are settings: of all cuts within the limit those whose
-/// slowest (or largest) stage is the least, in the sense of Balanced(). The time of a stage is that
-/// of all its micro-batches, forward, gradients and what is recomputed, and of its optimizer step.
-/// With recompute = "auto" a stage recomputes nothing, each layer by itself or all of them at once,
-/// what is the least and within the limit; what it does in the end costs no more.
-/// Throws ConfigError, with what the least cut needs, where no cut keeps the limit.
+/// Returns the bounds of as many stages as there are settings: of all cuts within the limit the one
+/// whose slowest (or largest) stage is the least, in the sense of Balanced(). The time of a stage
+/// is that of all its micro-batches (forward, gradients, and what is recomputed) and of its
+/// optimizer step. With recompute = "auto" each stage is counted with the cheapest way within the
+/// limit: it recomputes nothing, each layer by itself, or all its layers at once. What the plan
+/// recomputes in the end costs no more. Throws ConfigError if no cut keeps to the limit, and tells
+/// what the smallest cut needs.
 std::vector<int> CutByCosts(const Job& job, const ModelCosts& costs, const CostCutOptions& options);
 
 }  // namespace strata::partition

@@ -1,4 +1,4 @@
-// CutByCosts: the least slowest (or largest) stage of all cuts, against all of them; limits.
+// Tests of CutByCosts() against all cuts of small lists, and of its limits.
 #include "engine/plan/cut/cost_cut.h"
 
 #include <gmock/gmock.h>
@@ -22,8 +22,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Layers of so many seconds and kept bytes; the sizes are multiples of what the allocator rounds
-/// to.
+/// Layers with these seconds and kept bytes. The sizes are multiples of the allocator's unit.
 struct Given {
   Job job;
   ModelCosts costs;
@@ -54,7 +53,8 @@ struct Given {
     return StageMemory(costs, SumLayers(costs, begin, end), options.settings[stage]);
   }
 
-  /// The least that the worst stage of any cut costs; infinity where none is within the limit.
+  /// The least cost that the worst stage of any cut can have; infinity if no cut is within the
+  /// limit.
   double Least(const std::function<double(size_t, int, int)>& cost, size_t stage = 0,
                int begin = 0) const {
     const auto layers = static_cast<int>(costs.layers.size());
@@ -110,9 +110,9 @@ TEST(CutByCosts, CountsWhatRunsOncePerStep) {
   Given given({1, 1, 1, 1}, {0, 0, 0, 0}, 2);
   EXPECT_THAT(given.Cut(), ElementsAre(0, 2, 4));
   given.costs.layers[0].parameters = 1000;
-  given.costs.update_seconds = 0.01;  // ten seconds for the first layer
+  given.costs.update_seconds = 0.01;  // the step of the first layer takes ten seconds
   EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 4));
-  given.options.micro_batches = 1000;  // in whose time they vanish
+  given.options.micro_batches = 1000;  // so many that the step no longer matters
   EXPECT_THAT(given.Cut(), ElementsAre(0, 2, 4));
 }
 
@@ -129,7 +129,7 @@ TEST(CutByCosts, CountsWhatIsComputedAgain) {
   Given given({2, 2, 2, 2}, {0, 0, 0, 0}, 2);
   given.job.recompute = {.method = RecomputeSpec::Method::kLayers,
                          .layers = LayerSelector{{Value(0)}}};
-  given.costs.layers[0].forward.seconds = 3;  // and again
+  given.costs.layers[0].forward.seconds = 3;  // it runs a second time when it is recomputed
   EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 4));
 }
 

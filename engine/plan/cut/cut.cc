@@ -15,7 +15,7 @@
 namespace strata::partition {
 namespace {
 
-/// What a method may look at.
+/// The arguments of a method.
 struct Request {
   const PartitionSpec& partition;
   std::string_view regex;  ///< of "type:REGEX"
@@ -27,9 +27,10 @@ struct Request {
   int layer_count() const { return static_cast<int>(layers.size()); }
 };
 
-// ---- Bounds that somebody wrote
+// ---- Bounds that a user wrote
 
-/// Throws ConfigError, which begins with `where`, unless these are the bounds of so many stages.
+/// Returns the bounds. Throws ConfigError, whose text begins with `where`, unless they are those of
+/// request.stages stages.
 Bounds CheckedBounds(const Value& value, const Request& request, const std::string& where) {
   const CutNames names(request.layers);
   const auto written = [&](int64_t bound) {
@@ -112,7 +113,7 @@ Bounds ByFunction(const Request& request) {
 
 struct Method {
   std::string_view name;
-  std::string_view written;  ///< as people write it; "": not a name to write
+  std::string_view written;  ///< as users write it; "": users do not write this name
   GoesBy by;
   Bounds (*cut)(const Request&);  ///< null unless it goes by kLayers
 };
@@ -135,7 +136,7 @@ static_assert(std::ranges::all_of(kMethods, [](const Method& method) {
 constexpr std::string_view kOthers =
     "; also cuts such as {0, 19, 22} and a function(layers, stages) are possible";
 
-/// "type:REGEX" in its two pieces; of other methods the second is absent.
+/// Splits "type:REGEX" at the colon. Other methods have no `regex`.
 struct MethodText {
   explicit MethodText(std::string_view text) : name(text.substr(0, text.find(':'))) {
     if (name.size() < text.size()) regex = text.substr(name.size() + 1);
@@ -156,8 +157,8 @@ struct MethodText {
   throw ConfigError(Str("partition: there is no method \"", method, "\"", hint, kOthers));
 }
 
-/// Whether what belongs to the method is there: an expression to "type" and to no other, bounds to
-/// "cuts", a function to "function".
+/// True if the parts that the method needs are there: an expression for "type" (and for no other
+/// method), bounds for "cuts", a function for "function".
 bool IsComplete(const PartitionSpec& partition, const MethodText& text) {
   if (text.name == "type") return text.regex && !text.regex->empty();
   if (text.name == "cuts") return !partition.bounds.empty();

@@ -1,4 +1,4 @@
-// Cut: from a job's `partition` key to the bounds of its stages.
+// Cut: computes the bounds of a job's stages from its `partition` key.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,28 @@
 
 namespace strata::partition {
 
-/// Refuses, without looking at any layer, a method that does not exist (the nearest is named).
-/// Throws ConfigError.
+/// Throws ConfigError if the method does not exist, and tells the nearest one. Looks at no layer.
 void CheckMethod(const PartitionSpec& partition);
 
-/// What a method goes by.
+/// The information that a method uses.
 enum class GoesBy {
-  kLayers,  ///< the list alone: Cut()
-  kTime,    ///< what the layers take: "time" and its other name "profile"; cost_cut.h
-  kGuess,   ///< what they are predicted to take: "auto"; cost_cut.h
-  kMemory,  ///< what stages hold: "memory"; cost_cut.h
+  kLayers,  ///< the list of layers alone: Cut()
+  kTime,    ///< the measured time of the layers: "time", also called "profile"; cost_cut.h
+  kGuess,   ///< their predicted time: "auto"; cost_cut.h
+  kMemory,  ///< the memory of the stages: "memory"; cost_cut.h
 };
 
-/// Throws ConfigError: what CheckMethod() refuses.
+/// Throws ConfigError as CheckMethod() does.
 GoesBy MethodGoesBy(const PartitionSpec& partition);
 
-/// The methods as people write them: "uniform", ..., "type:REGEX".
+/// The names of the methods as users write them: "uniform", ..., "type:REGEX".
 std::vector<std::string> MethodNames();
 
-/// Throws ConfigError when there are more stages than layers.
+/// Throws ConfigError if there are more stages than layers.
 void CheckStages(int64_t stages, int64_t layers);
 
-/// The bounds of `stages` stages of this list, none of them empty. `parameters[i]` is the number of
-/// trainable elements of layer i. REQUIRES: it goes by kLayers. The methods:
+/// Returns the bounds of `stages` stages of this list, none of them empty. `parameters[i]` is the
+/// number of trainable elements of layer i. REQUIRES: the method goes by kLayers. The methods:
 ///
 ///   "uniform"          as many layers on each stage; Uniform()
 ///   "parameters"       Balanced() by `parameters`
@@ -44,9 +43,9 @@ void CheckStages(int64_t stages, int64_t layers);
 ///   "function"         the script's function(layers, stages), layers a list of {index, type, name,
 ///                      parameters}, returns the bounds; `script` may be null for other methods
 ///
-/// Throws ConfigError: more stages than layers; what CheckMethod() refuses; an expression that is
-/// broken or finds no layer; bounds, written or returned, that are not stages + 1 whole numbers
-/// which ascend from 0 to the number of layers.
+/// Throws ConfigError for more stages than layers, for what CheckMethod() refuses, for an
+/// expression that is broken or matches no layer, and for bounds (written or returned) that are not
+/// stages + 1 whole numbers which ascend from 0 to the number of layers.
 Bounds Cut(const PartitionSpec& partition, const std::vector<LayerSpec>& layers,
            const std::vector<int64_t>& parameters, int stages, Script* script);
 

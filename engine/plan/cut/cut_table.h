@@ -1,6 +1,9 @@
-// CutTable: of all cuts without an empty part that a problem allows, the one that costs the least.
-// Dynamic programming over the suffixes. What a cut costs is the problem's affair: the sum of what
-// its parts cost, or the largest.
+// CutTable: finds the cheapest of all cuts without an empty part that a problem allows. It is
+// dynamic programming over the suffixes of the list: row j holds, for every place of bound j, the
+// best cost of the parts after it and the best place of bound j + 1. The problem defines the cost
+// of a cut: the sum of the costs of its parts, or the largest. With P parts and windows of W places
+// a row takes O(W^2) calls of Of(), or O(W log W) if the problem is Monge (divide and conquer over
+// the row).
 #pragma once
 
 #include <algorithm>
@@ -12,7 +15,7 @@
 
 namespace strata::partition {
 
-/// The places from `first` to `last` that a bound can take.
+/// The places that a bound can take, from `first` to `last`.
 struct Window {
   int first = 0;
   int last = 0;
@@ -20,7 +23,7 @@ struct Window {
   size_t Index(int place) const { return static_cast<size_t>(place - first); }
 };
 
-/// The places of the bounds of all cuts of `items` without an empty part.
+/// The windows of the bounds for all cuts of `items` items without an empty part.
 inline std::vector<Window> AllWindows(int items, int parts) {
   std::vector<Window> windows = {{0, 0}};
   for (int j = 1; j < parts; ++j) windows.push_back({j, items - (parts - j)});
@@ -28,31 +31,32 @@ inline std::vector<Window> AllWindows(int items, int parts) {
   return windows;
 }
 
-/// A Problem has
-///   using Cost;                             of some parts, at least Cost{}, which no parts cost
-///   const std::vector<Window>& windows();   of each bound; the first and the last have one place
-///   std::optional<Cost> Of(int part, int begin, int end);   nothing: it is not allowed
-///   static Cost Join(Cost part, Cost rest);                 at least the cost of both
+/// A Problem has the members
+///   using Cost;                             a cost; Cost{} is the least one and that of no parts
+///   const std::vector<Window>& windows();   by bound; those of the first and last have one place
+///   std::optional<Cost> Of(int part, int begin, int end);   the cost of a part; nothing if it is
+///                                                           not allowed
+///   static Cost Join(Cost part, Cost rest);   the cost of both, at least that of each
 ///   static constexpr bool kIsMonge;
-///   bool AreAbove(int begin, int end, Cost least);   may be left out: whether all parts from
-///                                                    `begin` to `end` or further cost more
-/// A Monge problem has costs that are a Monge array, so that the best ends of a row ascend; every
-/// place of its windows leads to an allowed cut, and behind an end that is not allowed is none that
-/// is.
+///   bool AreAbove(int begin, int end, Cost least);   optional: true if all parts from `begin` to
+///                                                    `end` or further cost more than `least`
+/// In a Monge problem the costs are a Monge array, so the best ends of a row ascend with the
+/// begins. Every place of its windows must lead to an allowed cut, and no end after an end that is
+/// not allowed may be allowed.
 ///
-/// Of equals each bound, from the first on, is as late as a best cut of what lies behind it lets it
-/// be. With sums that are the latest bounds, compared from the first.
+/// Among equally cheap cuts each bound, from the first on, is as late as some best cut of the items
+/// after it permits. If costs are sums, these are the latest bounds, compared from the first.
 template <class Problem>
 class CutTable {
  public:
   explicit CutTable(const Problem& problem) : problem_(problem) {}
 
-  /// The bounds; empty where no cut is allowed.
+  /// Returns the bounds; {} if no cut is allowed.
   std::vector<int> Solve() {
     const int parts = static_cast<int>(problem_.windows().size()) - 1;
     best_ends_.resize(static_cast<size_t>(parts) + 1);
     best_ends_.back() = {window(parts).first};
-    costs_ = {Cost{}};  // nothing lies behind the last bound
+    costs_ = {Cost{}};  // there are no parts after the last bound
     for (int j = parts - 1; j >= 0; --j) {
       next_ = std::exchange(costs_, std::vector<Cost>(window(j).size()));
       best_ends_[j].assign(window(j).size(), kNone);
@@ -64,7 +68,7 @@ class CutTable {
     return bounds;
   }
 
-  /// Of the cut that Solve() found.
+  /// The cost of the cut that Solve() found.
   typename Problem::Cost cost() const { return costs_.front(); }
 
  private:
@@ -72,10 +76,11 @@ class CutTable {
   static constexpr int kNone = -1;
 
   const Window& window(int j) const { return problem_.windows()[j]; }
-  /// Where bound j + 1 is the best when bound j is at `place`.
+  /// The best place of bound j + 1 when bound j is at `place`; kNone if there is none.
   int& BestEnd(int j, int place) { return best_ends_[j][window(j).Index(place)]; }
 
-  /// Of the rows `begins` of bound j, knowing that their ends lie within `ends`.
+  /// Solves the rows of bound j whose begins lie in `begins`. Their best ends are known to lie in
+  /// `ends`.
   void SolveRows(int j, Window begins, Window ends) {
     if constexpr (!Problem::kIsMonge) {
       for (int begin = begins.first; begin <= begins.last; ++begin) SolveRow(j, begin, ends);
@@ -116,7 +121,8 @@ class CutTable {
   }
 
   const Problem& problem_;
-  /// By place of the bound at hand and of the next: the least cost of the parts behind.
+  /// The least costs of the parts after a bound, by its place: after the bound at hand, and after
+  /// the next one.
   std::vector<Cost> costs_, next_;
   std::vector<std::vector<int>> best_ends_;
 };

@@ -38,7 +38,7 @@ PartitionSpec Function() {
   return partition;
 }
 
-/// A list of layers with counts of parameters, and its cuts.
+/// A list of layers with their numbers of parameters.
 struct List {
   std::vector<LayerSpec> layers;
   std::vector<int64_t> parameters;
@@ -56,7 +56,7 @@ struct List {
   }
 };
 
-/// DeepSpeed's AlexNet: 22 layers.
+/// The 22 layers of DeepSpeed's AlexNet.
 List AlexNet() {
   List list;
   for (int64_t count : {23296, 307392, 663936, 884992, 590080}) {
@@ -74,7 +74,7 @@ List AlexNet() {
   return list;
 }
 
-/// An embedding, blocks, a head.
+/// An embedding, some blocks, and a head.
 List Transformer(int blocks) {
   List list;
   list.Add("Embedding", 5'120'000);
@@ -131,7 +131,8 @@ TEST(Cut, TypeFindsNamedFunctions) {
 }
 
 TEST(Cut, TypeWithFewerMatchesThanStages) {
-  // Two matches, three stages: one stage has none, but every stage has a layer.
+  // Two layers match and there are three stages. One stage has no match, but every stage has a
+  // layer.
   EXPECT_THAT(Transformer(2).Cut("type:decoder", 3), ElementsAre(0, 2, 4, 5));
 }
 
@@ -268,7 +269,7 @@ RC_GTEST_PROP(CutLaws, EveryMethodCoversTheListWithoutEmptyStages, ()) {
   const auto method = *rc::gen::element<std::string>("uniform", "parameters", "type:Linear|ReLU");
   const int stages = *rc::gen::inRange(1, static_cast<int>(counts.size()) + 1);
   const Bounds bounds = list.Cut(method, stages);
-  RC_ASSERT(list.CutAt(bounds, stages) == bounds);  // which checks them
+  RC_ASSERT(list.CutAt(bounds, stages) == bounds);  // CutAt() checks them
 }
 
 }  // namespace

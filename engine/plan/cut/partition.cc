@@ -14,9 +14,9 @@
 namespace strata::partition {
 namespace {
 
-/// Balance() takes sums below 2^127.
+/// Balance() accepts sums below 2^kSumBits.
 constexpr int kSumBits = 127;
-/// Steps of DeepSpeed's method, items^2 * parts: some seconds.
+/// The limit on the steps of DeepSpeed's method, items^2 * parts; they take some seconds.
 constexpr double kMaxSpreadSteps = 1e10;
 
 void CheckSizes(int64_t items, int64_t parts) {
@@ -51,7 +51,7 @@ std::vector<UInt128> ToIntegers(std::span<const int64_t> weights) {
   return {weights.begin(), weights.end()};
 }
 
-/// The exponent of the last bit of x > 0: 12 = 3 * 2^2 gives 2.
+/// The exponent of the lowest bit that is set in x > 0: 12 = 3 * 2^2 gives 2.
 int LastBit(double x) {
   int exponent;
   const double mantissa = std::frexp(x, &exponent);
@@ -60,8 +60,9 @@ int LastBit(double x) {
   return exponent - kDigits + std::countr_zero(digits);
 }
 
-/// As multiples of the largest power of two of which all are multiples, if their sum has room for
-/// that; else of the least one that their sum has room for, rounded down.
+/// Converts the weights to multiples of a power of two: the largest one of which all weights are
+/// multiples, if their sum then fits into kSumBits; else the least one for which it fits, and the
+/// weights are rounded down.
 std::vector<UInt128> ToIntegers(std::span<const double> weights) {
   constexpr int kNoBit = std::numeric_limits<int>::max();
   int last_bit = kNoBit;
@@ -79,9 +80,10 @@ std::vector<UInt128> ToIntegers(std::span<const double> weights) {
   return integers;
 }
 
-// ---- DeepSpeed's way
+// ---- DeepSpeed's method
 
-/// As numpy.cumsum: integers are summed as such, then rounded to doubles.
+/// The prefix sums as numpy.cumsum gives them: integers are summed as integers, then converted to
+/// doubles.
 template <class Weight>
 std::vector<double> PrefixSums(std::span<const Weight> weights) {
   std::vector<double> prefix = {0};

@@ -1,10 +1,11 @@
-// How long does Balanced() take? The question behind: may a planner call it for every candidate?
+// Benchmark of Balanced(). The question is whether a planner may call it for every candidate.
 //
 //   bazel run -c opt //engine/plan:partition_benchmark
 //
-// "Spread": weights of one magnitude, as of the layers of a Transformer; bounds have little room.
-// "Giant": one item outweighs all others, as an embedding may; every bound can roam (the worst
-// case). "Doubles" are random in all 53 bits, so that sums take the wide integers.
+// "Spread": weights of one magnitude, like those of the layers of a Transformer; the windows of the
+// bounds are small. "Giant": one item outweighs all others, as an embedding may; every bound has a
+// large window (the worst case). "Doubles": random in all 53 bits, so that the sums need the wide
+// integers.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

@@ -27,11 +27,11 @@ using Doubles = std::vector<double>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// What makes a cut better than another, smaller first.
+/// The order of cuts by the promise of Balanced(); smaller is better.
 struct Score {
   UInt128 heaviest = 0;
   UInt256 squares;
-  Bounds earliness;  ///< bounds with their signs turned
+  Bounds earliness;  ///< the bounds, negated
 
   bool operator<(const Score& other) const {
     return std::tie(heaviest, squares, earliness) <
@@ -67,7 +67,7 @@ void ForEachCut(int items, int parts, Bounds& bounds, const Visit& visit) {
   }
 }
 
-/// The best of all cuts, straight from the promise.
+/// The best of all cuts by the definition of Balanced().
 Bounds BestByTryingAll(const std::vector<UInt128>& weights, int parts) {
   Bounds best, bounds = {0};
   Score best_score;
@@ -94,7 +94,7 @@ Weight HeaviestPart(const std::vector<Weight>& weights, const Bounds& bounds) {
   return heaviest;
 }
 
-/// 1 to 11 weights below `limit`, and a number of parts that they can fill.
+/// A random case of 1 to 11 weights below `limit`, and a number of parts that they can fill.
 std::pair<Ints, int> ArbitraryCase(int64_t limit) {
   const auto items = *rc::gen::inRange(1, 12);
   const auto weights =
@@ -162,14 +162,15 @@ TEST(Balanced, HeaviestPartFirst) {
 }
 
 TEST(Balanced, HeaviestPartFirstWhereEachBoundAloneWouldAllowMore) {
-  // 12 | 4 8 | 12 | 10 11 | 12 | 8 4 | 12 has the least squares (1305 against 1309) and bounds
-  // which all occur in cuts whose heaviest part is 20, but 21 is more than 20.
+  // 12 | 4 8 | 12 | 10 11 | 12 | 8 4 | 12 has the least sum of squares (1305 against 1309), and
+  // each of its bounds occurs in some cut whose heaviest part is 20. But its own heaviest part
+  // is 21.
   EXPECT_THAT(Balanced(Ints{12, 4, 8, 12, 10, 11, 12, 8, 4, 12}, 7),
               ElementsAre(0, 2, 4, 5, 6, 7, 9, 10));
 }
 
 TEST(Balanced, ThenSquares) {
-  // The 9 alone is the heaviest part whatever the rest does; 3 + 3 beats 1 + 5.
+  // The 9 is the heaviest part in any case; for the rest 3 + 3 is better than 1 + 5.
   EXPECT_THAT(Balanced(Ints{9, 1, 2, 3}, 3), ElementsAre(0, 1, 3, 4));
 }
 
@@ -270,7 +271,7 @@ TEST(Balanced, RefusesImpossibleSizes) {
 }
 
 TEST(Balanced, RefusesTablesBeyondMemory) {
-  // One heavy item lets every other bound roam.
+  // With one heavy item every other bound has a large window.
   Ints weights(200'000, 1);
   weights[0] = 1'000'000;
   EXPECT_THAT(ConfigErrorOf([&] { Balanced(weights, 100'000); }),
@@ -307,7 +308,7 @@ TEST(BalancedValue, RefusesOtherThings) {
 // ---- Balanced: laws
 
 RC_GTEST_PROP(BalancedLaws, IsTheBestOfAllCutsOfSmallWeights, ()) {
-  const auto [weights, parts] = ArbitraryCase(5);  // many ties
+  const auto [weights, parts] = ArbitraryCase(5);  // small weights give many ties
   RC_ASSERT(Balanced(weights, parts) == BestByTryingAll(weights, parts));
 }
 
@@ -330,7 +331,7 @@ RC_GTEST_PROP(BalancedLaws, OneGiantLeavesTheRestToTheSquares, ()) {
 RC_GTEST_PROP(BalancedLaws, IsTheBestOfAllCutsOfDoubles, ()) {
   const auto [mantissas, parts] = ArbitraryCase(int64_t{1} << 53);
   Doubles doubles;
-  std::vector<UInt128> exact;  // in units of 2^-100
+  std::vector<UInt128> exact;  // in multiples of 2^-100
   for (int64_t mantissa : mantissas) {
     const int exponent = *rc::gen::inRange(0, 70);
     doubles.push_back(std::ldexp(static_cast<double>(mantissa), exponent - 100));
@@ -365,7 +366,7 @@ RC_GTEST_PROP(BalancedLaws, NeverHeavierThanDeepSpeeds, ()) {
             HeaviestPart(weights, Balanced(weights, parts, Compat::kDeepSpeed)));
 }
 
-// ---- DeepSpeed's way
+// ---- DeepSpeed's method
 
 TEST(BalancedCompat, AsDeepSpeed) {
   for (const auto& entry : Golden("deepspeed")["partition_balanced"]) {
@@ -378,7 +379,7 @@ TEST(BalancedCompat, AsDeepSpeed) {
   }
 }
 
-/// Its answers (version 0.19) to cases that are not in the golden file.
+/// DeepSpeed's results (version 0.19) for cases that are not in the golden file.
 TEST(BalancedCompat, AsDeepSpeedOnMoreIntegers) {
   struct Case {
     Ints weights;
@@ -422,7 +423,7 @@ TEST(BalancedCompat, AsDeepSpeedOnMoreIntegers) {
   }
 }
 
-/// Here its rounding decides: in exact arithmetic some of these would be ties.
+/// In these cases the rounding of doubles decides; in exact arithmetic some would be ties.
 TEST(BalancedCompat, AsDeepSpeedOnDoubles) {
   struct Case {
     Doubles weights;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// The kept cut of the first i items, for each i, all with the same number of parts.
+/// For each i, the cut of the first i items that is kept. All have the same number of parts.
 struct Column {
   explicit Column(size_t size)
       : heaviest(size, kInfinity), lightest(size, kInfinity), spread(size, kInfinity), cut(size) {}
@@ -16,10 +16,11 @@ struct Column {
   std::vector<double> heaviest;
   std::vector<double> lightest;
   std::vector<double> spread;
-  std::vector<int> cut;  ///< where its last part begins
+  std::vector<int> cut;  ///< the item at which its last part begins
 };
 
-/// Appends a part to the cuts of `fewer` in every way; keeps the best for the first i items.
+/// Appends a last part to the cuts of `fewer` in every way, and keeps the best one for the first i
+/// items.
 void Extend(const std::vector<double>& prefix, const Column& fewer, size_t i, Column& column) {
   for (size_t k = 0; k < i; ++k) {
     const double part = prefix[i] - prefix[k];

@@ -8,7 +8,8 @@ namespace strata::partition {
 
 using UInt128 = unsigned __int128;
 
-/// Just what sums of squares need: addition and order. Overflow wraps.
+/// An unsigned integer with just the operations that sums of squares need: addition and order.
+/// Overflow wraps.
 struct UInt256 {
   UInt128 high = 0;
   UInt128 low = 0;
@@ -27,7 +28,7 @@ inline UInt128 Square(uint64_t x) { return UInt128{x} * x; }
 /// x * x, exactly. REQUIRES: x < 2^127.
 inline UInt256 Square(UInt128 x) {
   const UInt128 high = x >> 64, low = static_cast<uint64_t>(x);
-  const UInt128 twice_middle = 2 * high * low;  // high < 2^63, so this fits
+  const UInt128 twice_middle = 2 * high * low;  // high < 2^63, so this does not overflow
   return UInt256{high * high, low * low} + UInt256{twice_middle >> 64, twice_middle << 64};
 }
 

@@ -10,7 +10,7 @@ constexpr UInt128 kAllOnes = ~UInt128{0};
 
 UInt128 Wide(uint64_t high, uint64_t low) { return UInt128{high} << 64 | low; }
 
-/// x * x by adding x, shifted, for each bit of x.
+/// Computes x * x by adding x, shifted, for each bit of x that is set.
 UInt256 SquareBitByBit(UInt128 x) {
   UInt256 sum;
   for (int bit = 0; bit < 127; ++bit) {

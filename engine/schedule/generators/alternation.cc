@@ -1,5 +1,6 @@
-// The rows of 1F1B and of those that only differ in their warm-up, their split of backwards and the
-// lag of W. Five schedules are parameters of it.
+// The rows of 1F1B and of the schedules that differ from it only in the warm-up, the split of
+// backwards and the delay (lag) of W. Several schedules are calls of Alternate() with other
+// parameters. The time is linear in the number of actions.
 #include <algorithm>
 #include <vector>
 
@@ -8,13 +9,14 @@
 namespace strata::schedule {
 namespace {
 
-// A micro-batch on one of a rank's stages, counted from 0 on each rank.
+// One micro-batch on one of the rank's stages (chunks), which each rank counts from 0.
 struct Turn {
   int chunk = 0;
   int micro_batch = 0;
 };
 
-// The sizes of the groups: as many groups as have a micro-batch for every rank, larger ones first.
+// The sizes of the groups. There are as many groups as possible with at least one micro-batch for
+// every rank in each; larger groups come first.
 std::vector<int> Groups(int micro_batches, int ranks) {
   const int count = std::max(1, micro_batches / ranks);
   std::vector<int> groups(count, micro_batches / count);
@@ -22,7 +24,8 @@ std::vector<int> Groups(int micro_batches, int ranks) {
   return groups;
 }
 
-// The order of a rank's forwards, or of its backwards, group by group and chunk by chunk.
+// The order of a rank's forwards, or of its backwards: group by group, and within a group chunk by
+// chunk.
 std::vector<Turn> Turns(const std::vector<int>& groups, int chunks, bool is_forward) {
   std::vector<Turn> turns;
   int first = 0;
@@ -70,7 +73,7 @@ class Alternator {
   const int ranks_;
   const Alternation& alternation_;
   const std::vector<int> groups_;
-  const int ahead_;  // forwards that every rank runs before its first backward
+  const int ahead_;  // the number of forwards that every rank runs before its first backward
   const std::vector<Turn> forwards_;
   const std::vector<Turn> backwards_;
 };

@@ -1,5 +1,8 @@
-// Schedules from one micro-batch's pattern (Qi et al., arXiv:2405.15362): the block gives the
-// order and the memory, W fill the gaps.
+// Schedules from the pattern of one micro-batch (Qi et al., arXiv:2405.15362). For each rank the F
+// and I of the block are placed in a table of 6 steps (a period); W take the two steps that are
+// left. The table, repeated for every micro-batch, gives the row of each rank and its peak memory.
+// A list schedule (FillWithWeightGrads()) then runs the same order as early as this memory allows.
+// The time is linear in the number of actions.
 #include "engine/schedule/generators/building_block.h"
 
 #include <algorithm>
@@ -12,33 +15,34 @@
 namespace strata::schedule {
 namespace {
 
-constexpr int kPeriod = 6;  // actions of a rank for each micro-batch
+constexpr int kPeriod = 6;  // the number of actions of a rank for each micro-batch
 
-// What a rank does in one step of each period: F, I or W of one of its stages, from the step
-// `first` on.
+// The action of a rank in one step of each period: F, I or W of one of its stages. It runs first in
+// step `first`.
 struct Slot {
   Kind kind = Kind::kIdle;
   int stage = -1;
   int first = -1;
 };
 
-// The first step after `step` that is `residue` modulo the period.
+// The first step after `step` that equals `residue` modulo the period.
 int StepAfter(int step, int residue) {
   const int next = step + 1;
   return next + ((residue - next) % kPeriod + kPeriod) % kPeriod;
 }
 
-// A rank's steps of one period, by step modulo the period.
+// The table of a rank's steps, indexed by the step modulo the period.
 class Slots {
  public:
   Slots(const BuildingBlock& block, int ranks, int rank) {
     const int up = rank, down = 2 * ranks - 1 - rank, behind = ranks - 1 - rank;
-    const int across = ranks - 1;  // hops of a pass
+    const int across = ranks - 1;  // hops of a pass from one end of the ranks to the other
     const int* hop = block.hop;
     const int* wait = block.wait;
-    const int turn = hop[0] * across + 1 + wait[1];         // first F of the pass down
-    const int loss = turn + hop[1] * across + 1 + wait[2];  // first I
-    const int back = loss + hop[2] * across + 1 + wait[3];  // first I of the pass home
+    const int turn = hop[0] * across + 1 + wait[1];         // step of the first F of the pass down
+    const int loss = turn + hop[1] * across + 1 + wait[2];  // step of the first I
+    const int back =
+        loss + hop[2] * across + 1 + wait[3];  // step of the first I of the pass back to rank 0
     const int input_grads[] = {loss + hop[2] * rank, back + hop[3] * behind};
     Add(Kind::kForward, up, hop[0] * rank);
     Add(Kind::kForward, down, turn + hop[1] * behind);
@@ -62,7 +66,8 @@ class Slots {
     slot = {kind, stage, first};
   }
 
-  // In the two steps that are left, so that activations live as short as can be.
+  // Puts the two W into the two steps that are left, in the order in which activations live for the
+  // shorter time.
   void AddWeightGrads(const int (&stages)[2], const int (&input_grads)[2]) {
     std::vector<int> left;
     for (int step = 0; step < kPeriod; ++step) {

@@ -1,5 +1,5 @@
-// BuildingBlock: schedules that repeat one micro-batch's pattern (Qi et al., arXiv:2405.15362),
-// on a V with two stages a rank. Private to the package.
+// BuildingBlock: schedules that repeat the pattern of one micro-batch (Qi et al.,
+// arXiv:2405.15362), on a V with two stages per rank. Private to the package.
 #pragma once
 
 #include <string>
@@ -8,21 +8,23 @@
 
 namespace strata::schedule {
 
-/// One micro-batch's way through the V, in time steps. Its four passes are F of the stages 0 to P-1
-/// (ranks ascending), F of the stages P to 2P-1 (descending), I of these (ascending) and I of the
-/// first ones (descending).
+/// The path of one micro-batch through the V, in time steps. It has four passes: F of the stages 0
+/// to P-1 (ranks ascending), F of the stages P to 2P-1 (ranks descending), I of the latter
+/// (ascending), and I of the former (descending).
 struct BuildingBlock {
   std::string name;
-  /// Of each pass: steps from one rank to the next. The longer, the longer activations live.
+  /// For each pass: the number of steps from one rank to the next. Longer hops make activations
+  /// live longer.
   int hop[4] = {1, 1, 1, 1};
-  /// Of each pass: steps that it waits before it starts. REQUIRES: no rank has two of its F and I
-  /// in the same step modulo 6.
+  /// For each pass: the number of steps that it waits before it starts. REQUIRES: no rank has two
+  /// of its F and I in the same step modulo 6.
   int wait[4] = {0, 0, 0, 0};
 };
 
-/// Each micro-batch takes the block's way 6 steps behind the one before it: that is the order of
-/// the F and I of a rank, and, with its two W in the steps modulo 6 that are left, its memory. In
-/// the program, actions start as early as that order and that memory allow, and W fill gaps.
+/// Makes a schedule in which each micro-batch follows the block's path 6 steps after the one before
+/// it. This gives the order of the F and I of each rank. Together with the two W of a rank, in the
+/// steps modulo 6 that are left, it also gives the memory. In the program actions start as early as
+/// this order and this memory allow, and W fill gaps.
 Program Repeat(const BuildingBlock& block, const Sizes& sizes);
 
 }  // namespace strata::schedule

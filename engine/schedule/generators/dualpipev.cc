@@ -8,7 +8,8 @@
 namespace strata::schedule {
 namespace {
 
-// One rank's row, in the eight phases of the reference (deepseek-ai/DualPipe, dualpipev.py).
+// Builds the row of one rank in the eight phases of the reference (deepseek-ai/DualPipe,
+// dualpipev.py).
 class RowBuilder {
  public:
   RowBuilder(int ranks, int rank, int micro_batches)
@@ -37,7 +38,8 @@ class RowBuilder {
 
   void Overlap() {
     for (int i = 0; i < overlaps_; ++i) {
-      // The turn of the V: its first backward would wait for the forward beside it.
+      // At the turn of the V, the first backward needs the forward that it would overlap with, so
+      // the two run one after the other.
       const bool is_first_at_turn = i == 0 && behind_ == 0;
       if (is_first_at_turn) {
         row_.Forward(0);
@@ -53,7 +55,7 @@ class RowBuilder {
     }
   }
 
-  // The second half of the last backwards is split, so that weight gradients fill the drain.
+  // The last backwards. Their second half is split, so that weight gradients fill the drain.
   void Drain() {
     const int whole = (rank_ + 1) / 2 * 2 + (rank_ % 2 == 0 ? 1 : 0);
     for (int i = 0; i < 2 * (rank_ + 1); ++i) {
@@ -66,9 +68,9 @@ class RowBuilder {
     while (row_.owes()) row_.WeightGrad();
   }
 
-  const int behind_;  // ranks behind this one
+  const int behind_;  // the number of ranks after this one
   const int rank_;
-  const int overlaps_;  // turns of the steady state
+  const int overlaps_;  // the number of rounds of the steady state
   VRow row_;
 };
 
@@ -80,7 +82,8 @@ class RowBuilder {
 //   rank 0 | 0F0 0F1 0F2 3F0 3I0 3W0 3F1 [0F3 3B1] [3F2 0B0] 3B2 [3F3 0B1] 3B3 0I2 0W2 0I3 0W3
 //   rank 1 | . 1F0 2F0 1F1 2F1 1F2 2B0 [2F2 1B0] [1F3 2B1] [2F3 1B1] 2B2 1B2 2I3 1I3 2W3 1W3
 //
-// A forward of one stage runs beside a backward of the other, whose messages it hides.
+// A forward of one stage runs beside a backward of the other, so that each hides the other's
+// messages.
 Program DualPipeV(const Sizes& sizes) {
   const int P = sizes.ranks, M = sizes.micro_batches;
   Program program = IdleGrid("dualpipev", VMap(P, 2), P, M, 0);

@@ -1,4 +1,4 @@
-// The table of schedules: what each is called, who makes it, and which sizes it can have.
+// The table of schedules: the name of each, its generator, and the sizes that it can have.
 #include "engine/schedule/generators/generators.h"
 
 #include <algorithm>
@@ -11,12 +11,14 @@
 namespace strata::schedule {
 namespace {
 
-/// How many stages a rank can have, and how they lie: on a loop, or two on a V.
+/// The number of stages that a rank can have, and their map: one, two on a V, or any number on a
+/// loop.
 enum class StagesPerRank { kOne, kTwoOnAV, kAny };
 
-/// TurnOf() a schedule that says nothing.
+/// The turn of a schedule whose line in the table gives none.
 constexpr int kLast = 1000;
-/// It is a search itself, or trains nothing.
+/// The turn of a schedule that searches do not try, because it is a search itself or does not
+/// train.
 constexpr int kNotTried = -1;
 
 struct Generator {
@@ -24,7 +26,7 @@ struct Generator {
   Program (*generate)(const Sizes&);
   StagesPerRank stages_per_rank;
   int turn = kLast;
-  int micro_batches_per_rank = 0;  ///< at least, for each rank
+  int micro_batches_per_rank = 0;  ///< the least number of micro-batches for each rank
 };
 
 constexpr Generator kGenerators[] = {
@@ -55,7 +57,7 @@ void CheckPositive(const char* name, int value) {
   if (value < 1) throw ConfigError(Str(name, " must be at least 1, not ", value));
 }
 
-/// Why the schedule cannot have these positive sizes; "" when it can.
+/// The reason why the schedule cannot have these positive sizes; "" if it can.
 std::string WhyNot(const Generator& generator, const Sizes& sizes) {
   const int stages = generator.stages_per_rank == StagesPerRank::kOne       ? 1
                      : generator.stages_per_rank == StagesPerRank::kTwoOnAV ? 2

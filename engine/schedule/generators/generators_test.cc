@@ -131,7 +131,7 @@ TEST(DualPipeV, IsAsDrawn) {
                   "(2F3;1B1)OVERLAP_F_B 2B2 1B2 2I3 1I3 2W3 1W3"));
 }
 
-// The case that the field notes give, computed from DeepSpeed's own formulas.
+// The case of P = 4 and M = 6, computed from DeepSpeed's formulas.
 TEST(OneFOneB, OfFourStagesAndSixMicroBatches) {
   EXPECT_THAT(Drawn(Generate("1f1b", {.ranks = 4, .micro_batches = 6})),
               ElementsAre("F0 . F1 . F2 . F3 B0 F4 B1 F5 B2 . B3 . B4 . B5",
@@ -187,7 +187,7 @@ TEST(Inference, RunsVs) {
                           ". 1F0 2F0 1F1 2F1 1F2 2F2 ."));
 }
 
-// step_to_micro_batch is a list of [id, is forward]; an id out of range is an idle step.
+// step_to_micro_batch is a list of [id, is forward]. An id that is out of range is an idle step.
 TEST(OneFOneB, IsDeepSpeedsTrainSchedule) {
   int cases = 0;
   const auto cases_of_deepspeed = Golden("deepspeed")["train_schedule"];
@@ -209,8 +209,8 @@ TEST(OneFOneB, IsDeepSpeedsTrainSchedule) {
   EXPECT_EQ(cases, 24);
 }
 
-// DeepSpeed's InferenceSchedule has one step more wherever it sends afterwards: compare the steps
-// that compute.
+// DeepSpeed's InferenceSchedule has an additional step for the last send, so only steps that
+// compute are compared.
 TEST(Inference, IsDeepSpeedsInferenceSchedule) {
   int cases = 0;
   const auto cases_of_deepspeed = Golden("deepspeed")["inference_schedule"];
@@ -250,7 +250,7 @@ TEST(Generate, AnySizes) {
   }));
 }
 
-// What a drawing shows is what happens when each action takes a step.
+// Each action stands in the time step in which it runs when every action takes one step.
 TEST(Generate, DrawsIdleStepsWhereARankWaits) {
   EXPECT_TRUE(rc::check([] {
     const auto [name, sizes] = testing::AnyGenerated();
@@ -352,7 +352,7 @@ TEST(Torch, ItsOrdersParse) {
   for (const auto& entry : golden["schedules"]) {
     const Program program = testing::FromTorch(entry);
     EXPECT_EQ(program.stages(), program.ranks() * 2);
-    // Without being told, the reader finds the same map and the same number of micro-batches.
+    // Without options the reader finds the same map and the same number of micro-batches.
     const Program found = ParseProgram(ToCsv(program), {.name = program.name});
     EXPECT_EQ(found, program) << program.name;
   }

@@ -1,4 +1,5 @@
-// Grid: what generators write into, and what they share. Private to the package.
+// Helpers that generators share: an empty program, idle time steps, weight gradients, and the
+// alternation of forwards and backwards. Private to the package.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace strata::schedule {
 
-/// A program of idle cells, `steps` for every rank.
+/// Makes a program in which every rank has `steps` idle cells.
 inline Program IdleGrid(std::string name, std::vector<int> stage_ranks, int ranks,
                         int micro_batches, int steps) {
   Program program;
@@ -21,28 +22,31 @@ inline Program IdleGrid(std::string name, std::vector<int> stage_ranks, int rank
   return program;
 }
 
-/// The program drawn with its idle time steps: each action takes one, and stands in the first that
-/// comes after the action before it in its row and after those that give what it reads.
-/// REQUIRES: a compute-only program that can finish.
+/// Adds idle time steps to a program for its drawing. Each action takes one step, the first that is
+/// after the action before it in its row and after the actions that give what it reads. REQUIRES:
+/// the program is compute-only and can finish.
 Program WithIdleSteps(const Program& program);
 
-/// Decides where weight gradients run. Time step by time step, a rank runs the next F or I of its
-/// row if what it reads is there and, for F, fewer than `memory` pairs of stage and micro-batch
-/// have their activations alive; else the oldest W that it owes; else it is idle. REQUIRES: F, I
-/// and W only; a program that can finish with this memory when each W is where it stands.
+/// Decides when weight gradients run. In each time step a rank runs the next F or I of its row if
+/// its input is there and, for F, fewer than `memory` pairs of stage and micro-batch have their
+/// activations alive. Otherwise it runs its oldest W that is due, or it is idle. REQUIRES: the
+/// program has F, I and W only and can finish with this memory when each W runs at its place in the
+/// row.
 Program FillWithWeightGrads(const Program& program, int memory);
 
-/// The rows of 1F1B and its kin on the loop map: a rank runs some forwards ahead, then a forward
-/// and a backward in turn, then the backwards that are left. With several stages a rank takes the
-/// micro-batches in groups, of as many as there are ranks or a few more: all forwards of a group
-/// through its first stage, then through its second; backwards the other way round.
+/// The parameters of 1F1B and related schedules on the loop map. A rank runs some forwards ahead
+/// (warm-up), then a forward and a backward in turn, then the backwards that are left. With several
+/// stages per rank, it takes the micro-batches in groups of P (the number of ranks) or a few more:
+/// all forwards of a group go through its first stage, then through its second, and so on;
+/// backwards go through its stages in the opposite order.
 struct Alternation {
   const char* name;
-  /// Forwards that a rank runs ahead more than the next rank.
+  /// The number of forwards that a rank runs ahead in addition to those of the next rank.
   int lead = 1;
-  /// Splits backwards in I and W.
+  /// True: backwards are split into I and W.
   bool splits = false;
-  /// A rank's first W comes with the I number lag * rank, from 0; then one with every I.
+  /// The first W of a rank comes after its I number lag * rank (from 0); from then on a W follows
+  /// every I.
   int lag = 0;
 };
 

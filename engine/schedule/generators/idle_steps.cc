@@ -1,4 +1,4 @@
-// Time steps of a drawing: the simulator, in which every action takes one, says where each stands.
+// Finds the time step of every action with the simulator, in which every action takes one step.
 #include <utility>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Evaluation: forwards only, in the order of DeepSpeed's InferenceSchedule where ranks have one
-// stage.
+// Evaluation: forwards only. With one stage per rank the order is that of DeepSpeed's
+// InferenceSchedule.
 #include <algorithm>
 #include <utility>
 

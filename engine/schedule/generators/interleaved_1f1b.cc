@@ -10,9 +10,9 @@ namespace strata::schedule {
 //   rank 1 | .   1F0 1F1 1F2 4F0 4F1 4F2 4B0 .   4B1 .   4B2 1B0 1B1 1B2 .
 //   rank 2 | .   .   2F0 2F1 2F2 5F0 5B0 5F1 5B1 5F2 5B2 2B0 2B1 2B2 .   .
 //
-// A group has P micro-batches, or a few more where P does not divide M. Rank r runs all chunks but
-// the last of a group ahead, and then 2(P-1-r) forwards more: a backward comes back to it that many
-// forwards after it left.
+// A group has P micro-batches, or a few more if P does not divide M. Rank r runs all chunks of a
+// group but the last ahead, and then 2(P-1-r) forwards more, because a backward returns to rank r
+// that many forwards after its forward has left.
 Program Interleaved1F1B(const Sizes& sizes) {
   return Alternate(sizes, {.name = "interleaved_1f1b", .lead = 2});
 }

@@ -14,6 +14,11 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+/// Simulates the ranks by events. An event (time, rank) asks a rank what it can start: when one of
+/// its actions has ended, or when a message for it has arrived. A free rank starts the F or I that
+/// the rules or the given order choose, else its oldest W that is due, else it waits for the next
+/// event. An action that starts fixes the arrival of the message that it gives. Every action causes
+/// at most three events, so with A actions and v stages per rank the time is O(A * (v + log A)).
 class Lister {
  public:
   Lister(Program program, const Costs& costs, const ListRules& rules)
@@ -44,17 +49,17 @@ class Lister {
 
  private:
   struct Stage {
-    int forwards = 0;   // started
-    int backwards = 0;  // I started
+    int forwards = 0;   // the number of F started
+    int backwards = 0;  // the number of I started
   };
 
   struct Rank {
-    std::vector<int> stages;    // ascending
-    std::vector<Action> order;  // of F and I; empty: as they can run
-    size_t next = 0;            // of order
-    std::vector<Action> owed;   // W, oldest first
-    size_t paid = 0;            // of owed
-    int reserved = 0;           // pairs that are, or without an order will be, alive
+    std::vector<int> stages;    // the rank's stages, ascending
+    std::vector<Action> order;  // the given order of F and I; empty: free choice
+    size_t next = 0;            // the position in `order`
+    std::vector<Action> owed;   // all W that have become due, oldest first
+    size_t paid = 0;            // the number of them that have run
+    int reserved = 0;           // pairs that are alive or, without an order, have memory reserved
     double free_at = 0;
   };
 
@@ -64,7 +69,8 @@ class Lister {
     }
   }
 
-  /// Arrival times by stage and micro-batch; those to `end` are there from the start.
+  /// A table of arrival times by stage and micro-batch. Messages to the stage `end` arrive at time
+  /// 0, all others are unknown; -1: no such stage.
   std::vector<std::vector<double>> Messages(int end) const {
     std::vector<std::vector<double>> arrivals(
         static_cast<size_t>(program_.stages()),
@@ -76,14 +82,15 @@ class Lister {
   Rank& RankOf(int stage) { return ranks_[program_.stage_ranks[stage]]; }
   void Wake(double when, int r) { wakes_.emplace(when, r); }
 
-  /// When the next F of the stage can run, as far as is known.
+  /// The time from which the next F of the stage can run, as far as is known; kNever if that is
+  /// unknown or memory is missing.
   double ForwardAt(const Rank& rank, int s) const {
     const int m = stages_[s].forwards;
     if (m == program_.micro_batches) return kNever;
     return rank.reserved + Needs(rank, s) > rules_.memory ? kNever : inputs_[s][m];
   }
 
-  /// What an F of the stage reserves.
+  /// The number of pairs for which an F of the stage reserves memory.
   static int Needs(const Rank& rank, int s) {
     if (!rank.order.empty()) return 1;
     return s == rank.stages.front() ? static_cast<int>(rank.stages.size()) : 0;
@@ -94,10 +101,11 @@ class Lister {
     return m < finished_forwards(s) ? gradients_[s][m] : kNever;
   }
 
-  // A rank is free only when all that it started is done.
+  // All F that a free rank has started are finished, so the number of started ones is used.
   int finished_forwards(int s) const { return stages_[s].forwards; }
 
-  /// The stage, in the order of preference, whose time has come; else -1 and the time of the next.
+  /// Returns the preferred stage whose time when(s) has come, else -1. Lowers `next` to the
+  /// earliest later time.
   template <class When>
   int Choose(const Rank& rank, bool deepest, double now, double& next, const When& when) const {
     int chosen = -1;
@@ -112,7 +120,8 @@ class Lister {
     return chosen;
   }
 
-  /// Starts an F or I where one can run; else `next` is when one could.
+  /// Starts an F or I if one can run and returns true. Otherwise sets `next` to the time when one
+  /// can.
   bool StartNext(double now, int r, double& next) {
     const Rank& rank = ranks_[r];
     const auto backward_at = [&](int s) { return BackwardAt(s); };
@@ -147,7 +156,7 @@ class Lister {
       --rank.reserved;
       return Occupy(now + cost, r, action);
     }
-    // Nothing can run: whoever gives something to this rank wakes it.
+    // Nothing can run. The rank that gives something to this one wakes it (Give()).
   }
 
   void Forward(double now, int r, int s) {
@@ -189,8 +198,8 @@ class Lister {
   const ListRules& rules_;
   std::vector<Rank> ranks_;
   std::vector<Stage> stages_;
-  std::vector<std::vector<double>> inputs_;     // arrival by stage and micro-batch
-  std::vector<std::vector<double>> gradients_;  // of the stage's output
+  std::vector<std::vector<double>> inputs_;     // arrival of inputs, by stage and micro-batch
+  std::vector<std::vector<double>> gradients_;  // arrival of output gradients
   using Event = std::pair<double, int>;         // time, rank
   std::priority_queue<Event, std::vector<Event>, std::greater<>> wakes_;
 };

@@ -1,5 +1,5 @@
-// Breadth-first pipeline (Lamy-Poirier, arXiv:2211.05953): gradients of a stage are ready
-// early.
+// Breadth-first pipeline (Lamy-Poirier, arXiv:2211.05953), in which the gradients of a stage are
+// complete early.
 #include "engine/schedule/generators/idle_grid.h"
 
 namespace strata::schedule {
@@ -10,8 +10,8 @@ namespace strata::schedule {
 //   rank 1 | .   1F0 1F1 1F2 4F0 4F1 4F2 .   .   4B0 4B1 4B2 1B0 1B1 1B2 .
 //   rank 2 | .   .   2F0 2F1 2F2 5F0 5F1 5F2 5B0 5B1 5B2 2B0 2B1 2B2 .   .
 //
-// Breadth first: all micro-batches through a rank's first stage, then through its second; back the
-// other way round, in ascending order too.
+// All micro-batches go through a rank's first stage, then through its second. On the way back the
+// stages come in the opposite order, the micro-batches again in ascending order.
 Program LoopedBfs(const Sizes& sizes) {
   const int P = sizes.ranks, v = sizes.stages_per_rank, M = sizes.micro_batches;
   Program program = IdleGrid("looped_bfs", LoopMap(P, v), P, M, 0);

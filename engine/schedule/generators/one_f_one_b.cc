@@ -11,8 +11,9 @@ namespace strata::schedule {
 //   stage 1 | .  F0 .  F1 B0 F2 B1 F3 B2 .  B3 .
 //   stage 2 | .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
 //
-// A stage takes a forward every other step, m of stage s at step 2m+s, and backwards in the steps
-// between: the last stage P-1 right after its forward, stage s P-1-s steps later, at 2m + 2P-1-s.
+// A stage runs a forward every other step: forward m of stage s is at step 2m+s. It runs backwards
+// in the steps between: the last stage P-1 right after the forward, stage s P-1-s steps after the
+// last stage, at 2m + 2P-1-s.
 Program OneFOneB(const Sizes& sizes) {
   const int P = sizes.ranks, M = sizes.micro_batches;
   Program program = IdleGrid("1f1b", LoopMap(P, 1), P, M, 2 * (M + P - 1));

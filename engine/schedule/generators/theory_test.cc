@@ -1,5 +1,5 @@
-// What the papers say of each schedule's bubble and memory, for all sizes; and what torch's
-// schedules take, for its own.
+// Tests the bubbles and the memory that the papers give for each schedule, for all sizes, and
+// compares with torch's own schedules.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -29,19 +29,19 @@ double Max(const std::vector<double>& values) {
   return *std::max_element(values.begin(), values.end());
 }
 
-/// Random sizes with enough micro-batches to fill the pipe: `per_rank` for each rank, less `less`.
+/// Random sizes with at least per_rank * ranks - less micro-batches, which fill the pipe.
 Sizes FullPipe(const std::string& name, int per_rank, int less) {
   Sizes sizes = AnySizes(name);
   sizes.micro_batches += std::max(0, per_rank * sizes.ranks - less - 1);
   return sizes;
 }
 
-/// Costs that are the same on all stages.
+/// Random costs that are the same on all stages.
 Costs AnyEvenCosts() {
   return {.forward = AnyCostList(1), .input_grad = AnyCostList(1), .weight_grad = AnyCostList(1)};
 }
 
-// (P-1)(F+B)/v, where F and B are those of a whole rank: v stages.
+// The bubble is (P-1)(F+B)/v, where F and B are those of a whole rank with its v stages.
 TEST(Theory, InterleavingDividesTheBubble) {
   EXPECT_TRUE(rc::check([] {
     const std::string name = *rc::gen::element<std::string>("interleaved_1f1b", "looped_bfs");
@@ -58,7 +58,8 @@ TEST(Theory, MemoryOfLoops) {
   EXPECT_TRUE(rc::check([] {
     const Sizes sizes = FullPipe("interleaved_1f1b", 1, 0);
     const int P = sizes.ranks, v = sizes.stages_per_rank, M = sizes.micro_batches;
-    // P(v-1) + 2(P-1) + 1 stages, of which a rank has v; more where P does not divide M.
+    // P(v-1) + 2(P-1) + 1 activations of a stage, of which a rank has v; more if P does not divide
+    // M.
     const int group = (M + M / P - 1) / (M / P);
     RC_ASSERT(Max(PeakActivations(Generate("interleaved_1f1b", sizes))) ==
               std::min(group * (v - 1) + 2 * (P - 1) + 1, v * M));
@@ -66,8 +67,8 @@ TEST(Theory, MemoryOfLoops) {
   }));
 }
 
-// (P-1)(F+I-W) and (P-1)(F+I-2W), as long as F and I are not shorter than W, which is to fill the
-// time that they leave.
+// The bubbles are (P-1)(F+I-W) and (P-1)(F+I-2W), if F and I are at least as long as W, which fills
+// the time between them.
 TEST(Theory, ZeroBubbleH1AndH2) {
   EXPECT_TRUE(rc::check([] {
     const bool is_h2 = *rc::gen::arbitrary<bool>();
@@ -85,7 +86,7 @@ TEST(Theory, ZeroBubbleH1AndH2) {
   }));
 }
 
-// With equal costs no program is faster than these: the last rank cannot start before P-1.
+// With equal costs no program can be faster, since the last rank cannot start before step P-1.
 TEST(Theory, SplitBackwardsReachTheBound) {
   EXPECT_TRUE(rc::check([] {
     const std::string name =
@@ -105,7 +106,8 @@ TEST(Theory, ZbvHasNoBubble) {
   }));
 }
 
-// Shares P/2M and 2P/3M; (P+2)/2 and (P+4)/3 activations of a rank's whole share, two stages.
+// The bubbles are at most P/2M and 2P/3M. The activations are at most (P+2)/2 and (P+4)/3 of a
+// rank's whole share, which is two stages.
 TEST(Theory, VHalfAndVMin) {
   EXPECT_TRUE(rc::check([] {
     const bool is_half = *rc::gen::arbitrary<bool>();
@@ -118,7 +120,7 @@ TEST(Theory, VHalfAndVMin) {
   }));
 }
 
-// (P-1)(F&B + B - 3W), with F&B = F+B where an overlap costs the sum of its parts.
+// The bubble is (P-1)(F&B + B - 3W), where F&B, the cost of an overlap, is here F+B.
 TEST(Theory, DualPipeV) {
   EXPECT_TRUE(rc::check([] {
     const Sizes sizes = AnySizes("dualpipev");
@@ -129,7 +131,8 @@ TEST(Theory, DualPipeV) {
   }));
 }
 
-// Fewer micro-batches than fill the pipe: no worse than each alone, one after the other.
+// Too few micro-batches to fill the pipe: the schedule is no slower than one micro-batch after the
+// other.
 TEST(Theory, FewMicroBatches) {
   EXPECT_TRUE(rc::check([] {
     const auto [name, sizes] = testing::AnyGenerated();
@@ -190,7 +193,7 @@ TEST(Torch, OursHaveItsOrder) {
   for (const Program& theirs : TorchsPrograms()) {
     const Program ours = OursFor(theirs);
     EXPECT_EQ(ours.stage_ranks, theirs.stage_ranks) << theirs.name;
-    // Torch's breadth first goes back in descending order, which no gradient sum of ours does.
+    // Torch's breadth-first schedule runs backwards in descending order; Strata's never do.
     EXPECT_EQ(AccumulatesInOrder(theirs), theirs.name != "ScheduleLoopedBFS");
     if (!AccumulatesInOrder(theirs)) {
       ++descending;

@@ -13,8 +13,9 @@ namespace strata::schedule {
 //   rank 1 | 4W2 1I2 4I3 1W2 4W3 1I3 1W3 .
 //   rank 2 | 2I2 3W2 2W2 3I3 2I3 3W3 2W3 .
 //
-// A micro-batch goes up and starts back in steps of 1 and comes home in steps of 2: activations
-// live for 6P steps on each rank, half as long as those of ZBV.
+// A micro-batch takes 1 step from rank to rank where it goes up the ranks (first and third pass)
+// and 2 steps where it comes down (second and fourth pass). Activations live for 6P steps on each
+// rank, half as long as those of ZBV.
 Program VHalf(const Sizes& sizes) {
   const bool is_even = sizes.ranks % 2 == 0;
   return Repeat({.name = "v_half", .hop = {1, 2, 1, 2}, .wait = {0, 0, is_even ? 3 : 0, 1}}, sizes);

@@ -13,8 +13,8 @@ namespace strata::schedule {
 //   rank 1 | 4I2 4F3 4W2 1I2 1W2 .   4I3 4W3 .   1I3 1W3 .
 //   rank 2 | 3F3 3I2 2I2 3W2 2W2 .   .   3I3 2I3 3W3 2W3 .
 //
-// A micro-batch goes all its way in steps of 1: activations live for 4P steps on each rank, a third
-// as long as those of ZBV.
+// A micro-batch takes 1 step from rank to rank on all its passes. Activations live for 4P steps on
+// each rank, a third as long as those of ZBV.
 Program VMin(const Sizes& sizes) {
   const int wait = sizes.ranks % 3 == 0 ? 2 : 0;
   return Repeat({.name = "v_min", .wait = {0, 0, wait, 0}}, sizes);

@@ -1,5 +1,5 @@
-// VRow: one rank's row of a V with two stages a rank, written action by action. Private to the
-// package.
+// VRow: builds the row of one rank of a V with two stages per rank, action by action. Private to
+// the package.
 #pragma once
 
 #include <algorithm>
@@ -11,23 +11,23 @@
 
 namespace strata::schedule {
 
-/// Chunk 0 is the rank's stage on the way to the last rank, chunk 1 the one on the way back.
-/// Forwards of a chunk take its micro-batches in order, and so do its backwards.
+/// Chunk 0 is the rank's stage on the way to the last rank, chunk 1 its stage on the way back. VRow
+/// counts the micro-batches: the forwards of a chunk take them in order, and so do its backwards.
 class VRow {
  public:
   VRow(int ranks, int rank) : stages_{rank, 2 * ranks - 1 - rank} {}
 
   void Forward(int chunk) { row_.push_back(NextForward(chunk)); }
-  /// kBackward, or kInputGrad, which owes its weight gradient.
+  /// Appends a backward: kBackward, or kInputGrad, whose weight gradient is then due.
   void Backward(int chunk, Kind kind) { row_.push_back(NextBackward(chunk, kind)); }
-  /// A forward of one chunk and a whole backward of the other side by side.
+  /// Appends an overlap of a forward of `forward_chunk` and a whole backward of the other chunk.
   void Overlap(int forward_chunk) {
     const Action forward = NextForward(forward_chunk);
     row_.push_back(MakeOverlap(forward, NextBackward(1 - forward_chunk, Kind::kBackward)));
   }
-  /// The oldest weight gradient that is owed. REQUIRES: there is one.
+  /// Appends the oldest weight gradient that is due. REQUIRES: there is one.
   void WeightGrad() { PayAt(owed_.begin()); }
-  /// The oldest of one chunk.
+  /// Appends the oldest weight gradient of one chunk that is due. REQUIRES: there is one.
   void WeightGrad(int chunk) {
     PayAt(std::find_if(owed_.begin(), owed_.end(),
                        [&](const Action& owed) { return owed.stage == stages_[chunk]; }));

@@ -9,8 +9,8 @@ namespace strata::schedule {
 //   stage 1 | .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 I3 W2 W3
 //   stage 2 | .  .  F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3
 //
-// 1F1B with split backwards: stage s runs P-1-s forwards ahead, and its W lag s micro-batches
-// behind its I, so that each stage has at most P activations, as 1F1B's first stage has.
+// 1F1B with split backwards. Stage s runs P-1-s forwards ahead. Its W follow its I with a delay of
+// s micro-batches, so that each stage has at most P activations, as many as 1F1B's first stage.
 Program ZbH1(const Sizes& sizes) {
   return Alternate(sizes, {.name = "zb_h1", .lead = 1, .splits = true, .lag = 1});
 }

@@ -9,8 +9,8 @@ namespace strata::schedule {
 //   stage 1 | .  F0 F1 F2 I0 F3 I1 F4 I2 W0 I3 W1 I4 W2 W3 W4 .
 //   stage 2 | .  .  F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 W1 W2 W3 W4
 //
-// Stage s runs 2(P-1-s) forwards ahead, which fill the time until the first backward comes back;
-// its W lag 2s micro-batches behind its I. Each stage has at most 2P-1 activations.
+// Stage s runs 2(P-1-s) forwards ahead, which fill the time until the first backward returns. Its W
+// follow its I with a delay of 2s micro-batches. Each stage has at most 2P-1 activations.
 Program ZbH2(const Sizes& sizes) {
   return Alternate(sizes, {.name = "zb_h2", .lead = 2, .splits = true, .lag = 2});
 }

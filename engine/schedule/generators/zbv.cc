@@ -8,14 +8,15 @@
 namespace strata::schedule {
 namespace {
 
-// One rank's row for `micro_batches` of at least 2P-1.
+// Builds the row of one rank for at least 2P-1 micro-batches.
 std::vector<Action> RowOf(int ranks, int rank, int micro_batches) {
   VRow row(ranks, rank);
   const auto back = [&](int chunk) {
     row.Backward(chunk, Kind::kInputGrad);
     row.WeightGrad(chunk);
   };
-  // Fills the time until the first forward comes back, and then the first backward.
+  // Forwards fill the time until the first forward returns on the V, and then until the first
+  // backward does.
   for (int i = 0; i < 2 * (ranks - rank) - 1; ++i) row.Forward(0);
   for (int i = 0; i < rank; ++i) row.Forward(1), row.Forward(0);
   for (int i = 0; i < ranks - rank; ++i) row.Forward(1), back(1);
@@ -26,7 +27,8 @@ std::vector<Action> RowOf(int ranks, int rank, int micro_batches) {
     row.Forward(1);
     back(1);
   }
-  // Backwards leave as soon as they can, weight gradients fill the time between and after.
+  // The last backwards leave as soon as they can; weight gradients fill the time between and after
+  // them.
   for (int i = 0; i < rank; ++i) {
     row.Backward(0, Kind::kInputGrad);
     row.Backward(1, Kind::kInputGrad);
@@ -49,8 +51,8 @@ std::vector<Action> RowOf(int ranks, int rank, int micro_batches) {
 //   rank 1 | 4I3 4W3 1I2 4I4 1I3 1W2 1I4 1W3 4W4 1W4 .
 //   rank 2 | 3W2 2I2 3I3 2I3 3I4 2I4 2W2 3W3 3W4 2W3 2W4
 //
-// With fewer than 2P-1 micro-batches the pipe is never full: the same order of F and I, without the
-// micro-batches that are not there, and W where a rank would wait.
+// With fewer than 2P-1 micro-batches the pipe is never full. Then the order of F and I is the same,
+// without the micro-batches that do not exist, and a W runs where a rank would wait.
 Program Zbv(const Sizes& sizes) {
   const int P = sizes.ranks, M = sizes.micro_batches;
   Program program = IdleGrid("zbv", VMap(P, 2), P, M, 0);

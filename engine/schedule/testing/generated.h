@@ -12,7 +12,7 @@
 
 namespace strata::schedule::testing {
 
-/// Whether `name` has two stages per rank, on a V.
+/// True if the schedule `name` has two stages per rank on a V.
 inline bool IsV(const std::string& name) {
   return name == "zbv" || name == "v_half" || name == "v_min" || name == "dualpipev";
 }
@@ -25,7 +25,7 @@ inline Sizes SizesFor(const std::string& name, int ranks, int micro_batches) {
           .micro_batches = std::max(micro_batches, least)};
 }
 
-/// Any sizes that the schedule can have. To be called inside rc::check.
+/// Random sizes that the schedule can have. To be called inside rc::check.
 inline Sizes AnySizes(const std::string& name) {
   const bool any_stages =
       name == "interleaved_1f1b" || name == "interleaved_zb" || name == "looped_bfs";
@@ -35,14 +35,14 @@ inline Sizes AnySizes(const std::string& name) {
   return sizes;
 }
 
-/// The names but auto, whose search takes longer than a small test should.
+/// The names of all schedules except auto, whose search takes too long for small tests.
 inline std::vector<std::string> Names() {
   std::vector<std::string> names = GeneratorNames();
   std::erase(names, "auto");
   return names;
 }
 
-/// Any named schedule with such sizes.
+/// A random schedule with random sizes that it can have.
 inline std::pair<std::string, Sizes> AnyGenerated() {
   const std::string name = *rc::gen::elementOf(Names());
   return {name, AnySizes(name)};

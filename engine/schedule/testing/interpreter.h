@@ -1,5 +1,5 @@
-// Interpreter: what a program means, written as plainly as possible, to compare the checker with.
-// Tries every interleaving; for tiny programs in tests.
+// Interpreter: says by a plain definition whether a program is correct, as a reference for the
+// checker. It tries every interleaving of the ranks, so it is for tiny programs in tests only.
 #pragma once
 
 #include <map>
@@ -12,16 +12,16 @@
 
 namespace strata::schedule::testing {
 
-/// Runs a program in every order in which its ranks can take turns. Sends block until their receive
-/// is reached and the other way round; in a program without communication an action waits for
+/// Runs a program in every order in which its ranks can take turns. A send blocks until its receive
+/// is reached, and a receive until its send. In a program without communication an action waits for
 /// what it reads.
 class Interpreter {
  public:
   Interpreter(const Program& program, bool is_lowered)
       : program_(program), is_lowered_(is_lowered) {}
 
-  /// Whether every order ends, with every action done that has to be, once, after what it needs,
-  /// and every message received as itself.
+  /// True if every order ends, every necessary action is done exactly once and after what it needs,
+  /// and every received message is the one that was sent.
   bool Runs() {
     is_right_ = HasEachActionOnce();
     if (is_right_) Explore(std::vector<size_t>(program_.rows.size(), 0), {});
@@ -90,7 +90,7 @@ class Interpreter {
       return IsSend(action.kind) && TrySend(r, action, positions, done);
     }
     if (IsCompute(action.kind) && !HasNeeds(action, done)) {
-      if (is_lowered_) is_right_ = false;  // nobody waits at a compute action
+      if (is_lowered_) is_right_ = false;  // in a lowered program no rank waits at a compute action
       return false;
     }
     for (const Action& part : ActionParts(action)) done.insert(ToText(part));

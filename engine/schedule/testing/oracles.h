@@ -1,4 +1,4 @@
-// Oracles: what the package computes fast, computed slowly and plainly, for tests.
+// Oracles for tests: slow and plain computations of results that the package computes fast.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace strata::schedule::testing {
 
-/// The cost of a simple compute action; others cost nothing. REQUIRES: a list per stage for F, I, W
-/// and R, none for B and overlaps.
+/// The cost of a simple compute action; 0 for other kinds. REQUIRES: the costs of F, I, W and R are
+/// lists with one entry per stage, those of B and overlaps are empty.
 inline double CostOf(const Action& part, const Costs& costs) {
   const int s = part.stage;
   switch (part.kind) {
@@ -34,7 +34,7 @@ inline double CostOf(const Action& part, const Costs& costs) {
   }
 }
 
-/// Whether `reader` needs what `giver` gives, both simple.
+/// True if `reader` needs the message that `giver` gives; both are simple actions.
 inline bool Reads(const Action& reader, const Action& giver) {
   if (reader.micro_batch != giver.micro_batch) return false;
   const bool both_forward = reader.kind == Kind::kForward && giver.kind == Kind::kForward;
@@ -43,8 +43,8 @@ inline bool Reads(const Action& reader, const Action& giver) {
          (both_back && reader.stage == giver.stage - 1);
 }
 
-/// The makespan of a compute-only program as the longest chain of actions that wait for each other.
-/// Relaxes until nothing moves.
+/// The makespan of a compute-only program: the longest chain of actions that wait for each other.
+/// Repeats relaxations until no time changes.
 inline double LongestPath(const Program& program, const Costs& costs) {
   struct Node {
     int rank;
@@ -84,7 +84,8 @@ inline double LongestPath(const Program& program, const Costs& costs) {
   return makespan;
 }
 
-/// The most pairs of stage and micro-batch per rank whose activations are kept at once.
+/// The largest number of pairs of stage and micro-batch per rank whose activations are kept at the
+/// same time.
 inline std::vector<int> PeaksByDefinition(const Program& program) {
   using Pair = std::pair<int, int>;
   std::set<Pair> recomputed;
@@ -112,8 +113,8 @@ inline std::vector<int> PeaksByDefinition(const Program& program) {
   return peaks;
 }
 
-/// The places in a row between which each micro-batch fills each buffer of each stage, from the
-/// text of docs in lifetimes.h: (stage, buffer) -> micro-batch -> (first, last).
+/// The places in a row from which and until which each micro-batch fills each buffer of each stage,
+/// by the definition of Buffer in lifetimes.h: (stage, buffer) -> micro-batch -> (first, last).
 class BufferTimes {
  public:
   using Times = std::map<std::pair<int, Buffer>, std::map<int, std::pair<int, int>>>;
@@ -125,7 +126,7 @@ class BufferTimes {
     for (const auto& row : program.rows) {
       int now = 0;
       for (const Action& action : row) {
-        // The parts of an overlap follow each other.
+        // The parts of an overlap count as one after the other.
         for (const Action& part : ActionParts(action)) places_[ToText(part)] = now++;
       }
     }
@@ -134,7 +135,7 @@ class BufferTimes {
     }
   }
 
-  // The place of the first of these actions that the program has; -1 when it has none.
+  // The place of the first of these kinds that the program has; -1 if it has none.
   int PlaceOf(int stage, const std::vector<std::string>& kinds, int micro_batch) const {
     for (const std::string& kind : kinds) {
       const auto place = places_.find(std::to_string(stage) + kind + std::to_string(micro_batch));
@@ -168,8 +169,8 @@ class BufferTimes {
   Times times_;
 };
 
-/// The least n >= 2 per stage for which no two micro-batches that fill a buffer at once are n or
-/// more apart.
+/// For each stage the least n >= 2 for which micro-batches that fill a buffer at the same time are
+/// less than n apart.
 inline std::vector<int> BuffersByDefinition(const Program& program) {
   std::vector<int> buffers(program.stages(), 2);
   for (const auto& [key, by_micro_batch] : BufferTimes::Of(program)) {

@@ -1,5 +1,5 @@
-// Random right programs for tests: any map of stages to ranks, any order that the network allows,
-// with and without split backwards, recomputation and overlaps.
+// Random correct programs for tests: with any map of stages to ranks and any order that the network
+// allows, with and without split backwards, recomputation and overlaps.
 #pragma once
 
 #include <rapidcheck.h>
@@ -22,7 +22,8 @@ struct Limits {
   int micro_batches = 5;
 };
 
-/// Plays a program move by move: in each move a random rank does a random thing that it can do.
+/// Builds a program move by move: in each move a random action that can run is appended to the row
+/// of its rank.
 class RandomProgram {
  public:
   /// To be called inside rc::check.
@@ -37,7 +38,7 @@ class RandomProgram {
     program_.is_training = *rc::gen::inRange(0, 4) > 0;
     program_.rows.resize(ranks);
     for (int s = 0; s < stages; ++s) {
-      // The first stages make sure that each rank has one.
+      // The first `ranks` stages are on different ranks, so that each rank has one.
       program_.stage_ranks.push_back(s < ranks ? s : *rc::gen::inRange(0, ranks));
     }
     const int rotation = *rc::gen::inRange(0, stages);
@@ -46,7 +47,7 @@ class RandomProgram {
     splits_ = *rc::gen::arbitrary<bool>();
     recomputes_ = *rc::gen::inRange(0, 3) == 0;
     overlaps_ = *rc::gen::arbitrary<bool>();
-    // 0: as many forwards as possible first; 4: backwards as soon as possible.
+    // From 0, as many forwards as possible first, to 4, backwards as soon as possible.
     eagerness_ = *rc::gen::inRange(0, 5);
   }
 
@@ -80,7 +81,7 @@ class RandomProgram {
 
   void Do(const Action& action) { done_.insert(ToText(action)); }
 
-  // Everything that could come next.
+  // All actions that can run next.
   std::vector<Action> Moves() const {
     std::vector<Action> moves;
     for (int s = 0; s < program_.stages(); ++s) {
@@ -120,7 +121,7 @@ class RandomProgram {
     return *rc::gen::elementOf(goes_back ? backwards : moves);
   }
 
-  // A backward that can run beside the forward `move`; idle where there is none.
+  // A backward that can run beside the forward `move`; an idle action if there is none.
   Action PartnerOf(const Action& move, const std::vector<Action>& moves) const {
     if (move.kind != Kind::kForward) return {};
     for (const Action& other : moves) {
@@ -137,14 +138,14 @@ class RandomProgram {
   std::set<std::string> done_;
 };
 
-/// Costs of `count` stages in steps of 1/8, so that sums are exact.
+/// Random costs of `count` stages in multiples of 1/8, so that sums are exact.
 inline std::vector<double> AnyCostList(int count, int low = 1, int high = 30) {
   std::vector<double> costs;
   for (int i = 0; i < count; ++i) costs.push_back(*rc::gen::inRange(low, high) / 8.0);
   return costs;
 }
 
-/// Different costs for all stages and kinds, and a latency.
+/// Random costs for all stages and kinds, and a latency.
 inline Costs AnyCosts(int stages) {
   return {.forward = AnyCostList(stages),
           .input_grad = AnyCostList(stages),
@@ -153,7 +154,7 @@ inline Costs AnyCosts(int stages) {
           .comm = *rc::gen::inRange(0, 20) / 8.0};
 }
 
-/// Some of the stages.
+/// A random subset of the stages.
 inline std::vector<int> AnyStages(int stages) {
   std::vector<int> some;
   for (int s = 0; s < stages; ++s) {

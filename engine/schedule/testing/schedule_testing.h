@@ -1,4 +1,4 @@
-// What the tests of this package share. Golden files and texts of errors come with it.
+// Helpers that the tests of this package share. Includes those for golden files and error texts.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,8 @@
 
 namespace strata::schedule::testing {
 
-/// A row as it is drawn above the generators: "F0 . B0", stages left out unless `with_stages`.
+/// A row in the form of the drawings above the generators: "F0 . B0". Stages are left out unless
+/// `with_stages`.
 inline std::string Drawn(const std::vector<Action>& row, bool with_stages = false) {
   std::vector<std::string> cells;
   for (const Action& action : row) {
@@ -29,7 +30,7 @@ inline std::vector<std::string> Drawn(const Program& program, bool with_stages =
   return rows;
 }
 
-/// A program from rows such as "0F0 . 0B0", actions and idle cells between spaces.
+/// Makes a program from rows such as "0F0 . 0B0", with actions and idle cells between spaces.
 inline Program FromRows(const std::vector<std::string>& rows, const ParseOptions& options = {}) {
   std::vector<std::vector<std::string>> cells;
   for (const std::string& row : rows) {
