@@ -1,5 +1,6 @@
 // Checks whether a job can resume from a save. Torch-free: the launcher checks before the ranks
 // start, and the ranks check again with their actual tensors.
+#pragma once
 
 #include <memory>
 #include <set>

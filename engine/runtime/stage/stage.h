@@ -101,7 +101,6 @@ enum class Keep { kActivations, kInput };
 ///
 /// Errors: ConfigError naming the layer if it cannot take a value or gives another shape than the
 /// plan says; WorldError if memory runs out.
-/// than the plan says; WorldError when memory runs out.
 class Stage {
  public:
   Stage(StageParts parts, const GroupOf& group_of);

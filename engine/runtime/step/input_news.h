@@ -4,6 +4,7 @@
 // if nothing has changed since the last one, followed by the shapes if something has. On
 // accelerators the links carry tensors of the device, and the host would have to wait for all
 // queued work; so there the ranks exchange the news over the host, all with all.
+#pragma once
 
 #include <c10/core/Device.h>
 
