@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-constexpr double kMedian = 0.5;  // the quantile: of two values the lower one
+constexpr double kMedian = 0.5;  // a quantile: of two values it takes the lower
 
 }  // namespace
 
