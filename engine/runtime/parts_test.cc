@@ -400,7 +400,7 @@ TEST(CutsInside, BehindAMemoryChangeNoBit) {
   EXPECT_EQ(bits(3, Value::List{0, 2, 4.1, 6}), expected);
 }
 
-/// Saves and users do not see the parts.
+/// Saves do not contain the parts, and jobs on one rank have none.
 TEST(CutsInside, AreChosenWhereTheyBalance) {
   for (const auto layers : {Layers, Containers}) {
     const auto make = [&](int pipe, const char* partition) {
