@@ -58,8 +58,8 @@ TEST_F(FunctionSourceTest, CountsMicroBatchesOverStepsAndReplicas) {
   const int64_t expected = (4 * 2 + 1) * 3 + 2;  // (step * D + replica) * M + m
   EXPECT_EQ(feed->Input(2)[0][0][0].item<int64_t>(), expected);
   EXPECT_EQ(feed->Target(2)[0][0].item<int64_t>(), -expected);
-  EXPECT_THAT(calls_,
-              ElementsAre(expected - 2, expected - 1, expected));  // one call for both halves
+  // One call for both halves.
+  EXPECT_THAT(calls_, ElementsAre(expected - 2, expected - 1, expected));
 }
 
 TEST_F(FunctionSourceTest, RefusesAMicroBatchWithoutRows) {

@@ -92,8 +92,8 @@ class BitEqualityTest : public ::testing::TestWithParam<std::tuple<int, std::str
 TEST_P(BitEqualityTest, PipeAndScheduleChangeNothing) {
   const auto& [pipe, schedule] = GetParam();
   const Bits bits = Train(MakeJob(With(Keys(pipe, schedule), {{"losses", true}})));
-  EXPECT_EQ(bits.digests.size(),
-            4 * 8u);  // three steps and the parameters: 4 layers with 2 parameters
+  // Three steps and the parameters: 4 layers with 2 parameters.
+  EXPECT_EQ(bits.digests.size(), 4 * 8u);
   EXPECT_EQ(bits, TrainOnOneRank());
 }
 

@@ -148,8 +148,8 @@ std::vector<LinkSpec> LinksBetweenAll(int ranks) {
 }
 
 int PartnerOf(int rank, int round, int ranks) {
-  const int moving =
-      ranks % 2 == 0 ? ranks - 1 : ranks;  // an odd number leaves one rank out per round
+  // An odd number leaves one rank out per round.
+  const int moving = ranks % 2 == 0 ? ranks - 1 : ranks;
   if (rank == moving) {
     const int half = (moving + 1) / 2;  // the rank whose double is `round`, modulo `moving`
     return round * half % moving;

@@ -156,8 +156,8 @@ TEST_F(MemoryTest, ASaveBesideTheTrainingCopiesWhereThereIsRoom) {
   const auto engine = StartAnew(MakeJob({{"save", Save({{"every", 1}})}}));
   engine->TrainStep();
   for (int rank = 0; rank < 2; ++rank) {
-    constexpr int64_t kValues =
-        kLayer * kLayers / 2;  // bytes each of weights, gradients and the copy
+    // Bytes each of weights, gradients and the copy.
+    constexpr int64_t kValues = kLayer * kLayers / 2;
     EXPECT_GE(MemoryOf(rank).peak, 3 * kValues) << rank;
   }
   engine->Close();
@@ -238,8 +238,8 @@ TEST_F(MemoryTest, ASaveWaitsForTheDiskWhereARankHasNoRoomForACopy) {
       if (result.owes_save) {
         EXPECT_EQ(engine->FinishSave().error, "") << step;
       }
-      for (const char* file :
-           {"rank-00000", "rank-00001"}) {  // complete before the next step begins
+      // Complete before the next step begins.
+      for (const char* file : {"rank-00000", "rank-00001"}) {
         EXPECT_EQ(CountSyncs(log, file), step / 2) << file;
       }
       EXPECT_THAT(ListSaves(folder_.Inside("runs")), ::testing::SizeIs(step / 2)) << step;

@@ -111,8 +111,8 @@ void AddMoments(Sums& sums, const Sums& more) {
   for (size_t c = 0; c < columns; ++c) {
     const auto at = [&](size_t row) { return row * columns + c; };
     const double count = sums[at(0)], added = more[at(0)], all = count + added;
-    const double apart =
-        more[at(1)] - sums[at(1)] + more[at(2)] - sums[at(2)];  // distance between the means
+    // Distance between the means.
+    const double apart = more[at(1)] - sums[at(1)] + more[at(2)] - sums[at(2)];
     sums[at(0)] = all;
     sums[at(2)] += apart * (added / all);
     sums[at(3)] += more[at(3)] + apart * apart * (count * added / all);

@@ -40,8 +40,8 @@ class Metrics : public OutputReader {
 
   std::vector<Entry> entries_;
   int64_t first_ = 0;
-  std::map<std::pair<int64_t, int64_t>, Sums>
-      sums_;  // by (index of the entry, index of the micro-batch)
+  // By (index of the entry, index of the micro-batch).
+  std::map<std::pair<int64_t, int64_t>, Sums> sums_;
 };
 
 }  // namespace strata

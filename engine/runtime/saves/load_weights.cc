@@ -129,7 +129,7 @@ StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, S
 
   const Value &before = source->manifest().training.data, after = SavedData(job.train_data);
   const bool learns = job.trains && !std::ranges::all_of(job.layers, &LayerSpec::frozen);
-  if (!learns) CheckClasses(before, after, source->path());  // the job may learn other classes
+  if (!learns) CheckClasses(before, after, source->path());  // a job that learns may learn others
   std::ranges::move(ChangesOfData(before, after), std::back_inserter(report.notes));
   const Value& trained = source->manifest().training.job;
   if (!job.trains && !trained.is_null()) {

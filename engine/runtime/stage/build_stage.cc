@@ -62,12 +62,11 @@ struct Surroundings {
 };
 
 std::unique_ptr<Layer> Build(const Surroundings& around, const LayerSpec& spec, int index) {
-  return TranslateErrors(
-      [&] { return Label(spec, around.NumberOf(index)); },
-      [&] {
-        const AxisScope axis(around.axis);  // for layers inside a script's own layer
-        return BuildLayer(spec, &around.script, around.axis);
-      });
+  return TranslateErrors([&] { return Label(spec, around.NumberOf(index)); },
+                         [&] {
+                           const AxisScope axis(around.axis);  // for layers in a script's layer
+                           return BuildLayer(spec, &around.script, around.axis);
+                         });
 }
 
 Parameter& FindParameter(Layer& layer, const std::string& name) {

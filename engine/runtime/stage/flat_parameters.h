@@ -60,8 +60,8 @@ struct PlacedParameter {
 /// The types of a stage's parameters. They do not apply to parameters with Parameter::keeps_type.
 struct ParameterTypes {
   at::ScalarType stored = at::kFloat;  ///< also of the gradients
-  at::ScalarType compute =
-      at::kFloat;  ///< that layers see; if it differs from `stored`, they see copies
+  /// The type that layers see. If it differs from `stored`, they see copies.
+  at::ScalarType compute = at::kFloat;
 };
 
 /// Returns the optimizer group of a layer's parameter.

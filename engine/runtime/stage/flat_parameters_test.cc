@@ -119,8 +119,8 @@ at::Tensor ConvolutionsGradient(int in, int out, int pixels, bool is_stale) {
 }
 
 TEST(FlatParametersTest, ConvolutionsOverwriteStaleGradients) {
-  for (const auto& [in, out, pixels] :
-       {std::tuple(32, 64, 8), {256, 512, 4}}) {  // for both ways to compute it
+  // For both ways to compute it.
+  for (const auto& [in, out, pixels] : {std::tuple(32, 64, 8), {256, 512, 4}}) {
     const at::Tensor added = ConvolutionsGradient(in, out, pixels, /*is_stale=*/false);
     EXPECT_TRUE(added.equal(ConvolutionsGradient(in, out, pixels, /*is_stale=*/true))) << in;
   }

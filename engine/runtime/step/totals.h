@@ -19,8 +19,8 @@ struct Totals {
   std::vector<double> peak_memory;   ///< one per rank, in bytes
   std::vector<double> data_seconds;  ///< one per rank: waiting for data
   std::vector<double> busy_seconds;  ///< one per rank: computing, without any waiting
-  std::vector<double>
-      row_seconds;  ///< one per rank: from the beginning of the row until its last STEP
+  /// One per rank: from the beginning of the row until its last STEP.
+  std::vector<double> row_seconds;
   /// For each rank, for each of its stages: forward and backward (stage_seconds.h). Empty if not
   /// asked for.
   std::vector<double> stage_seconds;

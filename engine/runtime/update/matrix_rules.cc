@@ -50,8 +50,8 @@ T Orthogonal(const T& gradient, const std::vector<double>& coefficients, int64_t
   const bool is_tall = gradient.size(0) > gradient.size(1);
   T x = gradient.to(at::kBFloat16);
   if (is_tall) x = x.t();
-  x = x.div(
-      at::linalg_vector_norm(x, 2).clamp_min(eps));  // a new tensor: `x` may be the gradient itself
+  // A new tensor: `x` may be the gradient itself.
+  x = x.div(at::linalg_vector_norm(x, 2).clamp_min(eps));
   for (int64_t i = 0; i < steps; ++i) {
     const T gram = x.mm(x.t());
     const T update = at::addmm(gram, gram, gram, coefficients[1], coefficients[2]);

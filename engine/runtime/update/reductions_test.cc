@@ -65,8 +65,8 @@ std::vector<GradientSquares::Part> Parts(const at::Tensor& buffer, const at::Ten
 }
 
 TEST(GradientSquaresTest, EachChunkHasItsPlaceWhereverItLies) {
-  for (const at::ScalarType type :
-       {at::kFloat, at::kDouble}) {  // the second type as on an accelerator
+  // The second type as on an accelerator.
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const at::Tensor buffer = Waves(3 * kSquareChunk).to(type), other = buffer.mul(2);
     std::vector<double> squares(9, -1);
     HostFetch fetch;
@@ -94,8 +94,8 @@ TEST(GradientSquaresTest, WhatLiesOneBehindTheOtherIsSummedAtOnce) {
   EXPECT_EQ(of.runs()[0].elements.numel(), 32 + kSquareChunk + 32);
   EXPECT_EQ(of.runs()[0].places,
             (std::vector<int64_t>{7, GradientSquares::Run::kPadding, 3, 4, 1}));
-  EXPECT_EQ(GradientSquares({{buffer.to(at::kFloat), 0}}).runs().size(),
-            0u);  // summed in lanes instead
+  // Summed in lanes instead.
+  EXPECT_EQ(GradientSquares({{buffer.to(at::kFloat), 0}}).runs().size(), 0u);
 }
 
 TEST(GradientSquaresTest, LargeBuffersAreSummedInSeveralRuns) {

@@ -109,8 +109,8 @@ std::vector<at::Tensor> TieTable::Gather(const Shared& shared, const std::vector
   const at::Tensor all = at::empty({bounds.back()}, mine.options());
   Gather(shared, mine, all, bounds);
   std::vector<at::Tensor> uses;
-  for (const int place :
-       shared.places) {  // bounds[place]: where the next use of that holder begins
+  // bounds[place]: where the next use of that holder begins.
+  for (const int place : shared.places) {
     uses.push_back(all.narrow(0, bounds[place], elements));
     bounds[place] += elements;
   }

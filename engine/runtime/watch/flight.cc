@@ -52,8 +52,8 @@ FlightRing::Slot* FlightRing::Open() {
 }
 
 void FlightRing::Start(std::string_view what, int stage) {
-  const bool again =
-      open_ > 0 && what.data() == open_what_;  // the first action of a row also begins the row
+  // The first action of a row also begins the row.
+  const bool again = open_ > 0 && what.data() == open_what_;
   if (again) return;
   if (open_ > 0) End();
   waits_since_ = 0;
