@@ -28,9 +28,9 @@ struct Requests {
 
 /// The parameters of a training step besides its data.
 struct StepAsked {
-  int64_t step = 0;  ///< steps that were done before
+  int64_t step = 0;         ///< steps that were done before
   int64_t total_steps = 0;  ///< of the whole training, for its lr_schedule
-  Requests& requests;  ///< read at the end of the step
+  Requests& requests;       ///< read at the end of the step
   bool record_gradients = false;
   bool record_histograms = false;
   /// Fill in Totals::stage_seconds and the fields that depend on it.
@@ -42,9 +42,9 @@ struct StepAsked {
 struct EvaluationAsked {
   /// RunSpec::first_micro_batch, counted over all runs of the evaluation.
   int64_t first_micro_batch = 0;
-  Outputs* outputs = nullptr;  ///< null, or receives the last stage's outputs
+  Outputs* outputs = nullptr;      ///< null, or receives the last stage's outputs
   OutputReader* reader = nullptr;  ///< null, or reads each output with its target
-  bool stop = false;  ///< the value for Totals::stop
+  bool stop = false;               ///< the value for Totals::stop
 };
 
 /// The parameters of a forward without targets, possibly of single tokens of texts (see RunSpec).
