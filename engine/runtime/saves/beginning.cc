@@ -1,6 +1,6 @@
 // Loading runs in three phases. First all ranks agree on the save (rank 0 decides) and compare the
 // names, shapes and dtypes of its tensors with those of the job; anything that does not fit is
-// refused by all ranks. Then each rank verifies the checksums of the tensors that it needs, and all
+// refused by all ranks. Then each rank verifies the digests of the tensors that it needs, and all
 // meet in a barrier. Only then does each rank read its slices into memory. So a damaged save
 // changes nothing on any rank.
 #include "engine/runtime/saves/beginning.h"

@@ -1,6 +1,6 @@
 // Loads weights on all ranks together; maps of names and shapes are in engine/checkpoint/weights.
-// Each rank looks up its own tensors in the weights. The results (taken, missing, unfit, unused)
-// are gathered, so that all ranks decide and report the same. Then each rank verifies the checksums
+// Each rank looks up its own tensors in the weights. The results (missing, unfit, used, excepted)
+// are gathered, so that all ranks decide and report the same. Then each rank verifies the digests
 // of what it needs, all meet in a barrier, and each reads its slices.
 #include "engine/runtime/saves/load_weights.h"
 
