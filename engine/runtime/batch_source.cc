@@ -1,4 +1,8 @@
-// Feeds from datasets, from functions of the script and from given tensors.
+// Feeds from three kinds of sources: datasets (DatasetFeed), functions of the script (FunctionFeed)
+// and given tensors (GivenFeed). Each source gives, for run r, a feed of this replica's
+// micro-batches of the run. A Sampler divides a dataset among runs, replicas and micro-batches, and
+// a ReadAhead reads them; micro-batch m of a function is call number (r * replicas + replica) *
+// micro_batches + m; given micro-batches are divided into contiguous blocks, one per replica.
 #include "engine/runtime/batch_source.h"
 
 #include <ATen/Parallel.h>
@@ -24,7 +28,7 @@
 namespace strata {
 namespace {
 
-/// Inputs are read when they are asked for, or before to tell their shapes.
+/// Reads inputs when they are asked for, or all at once in ReadInputs() to know their shapes.
 class ReadFeed : public Feed {
  public:
   std::vector<TensorSpecs> ReadInputs() override {
@@ -40,7 +44,7 @@ class ReadFeed : public Feed {
   }
 
  protected:
-  /// `own`: the micro-batches of this replica.
+  /// `own`: the number of micro-batches of this replica.
   ReadFeed(const DataOrigin& origin, int64_t most, int64_t own,
            std::vector<TensorSpecs> inputs = {})
       : Feed(origin, most, std::move(inputs)), own_(static_cast<int>(own)) {}
@@ -51,9 +55,9 @@ class ReadFeed : public Feed {
   std::vector<Tensors> read_;
 };
 
-// Datasets
+// ---- Datasets ----
 
-/// The inputs of a run's micro-batches.
+/// The specs of the inputs of a run's micro-batches.
 std::vector<TensorSpecs> InputsOf(const Dataset& dataset, const std::vector<Order>& orders) {
   std::vector<TensorSpecs> inputs;
   for (const Order& order : orders) {
@@ -80,7 +84,7 @@ class DatasetFeed : public ReadFeed {
   ReadAhead& reader_;
 };
 
-/// Left out, samples for training are shuffled, others are not.
+/// The option `shuffle`, or its default: samples for training are shuffled, others are not.
 bool IsShuffled(const Value& options, bool is_training) {
   const Value& shuffle = FindOption(options, "shuffle");
   if (!shuffle.is_null()) return shuffle.as_bool();
@@ -88,7 +92,8 @@ bool IsShuffled(const Value& options, bool is_training) {
   return is_training && split != Value("test");
 }
 
-/// Losses of classes ignore labels that were filled up, and the script's functions may.
+/// How the loss treats padding: losses of classes ignore padded labels, and functions of the script
+/// may.
 PaddedLoss OfPadded(const LayerSpec& loss) {
   return {loss.scripted ? "" : loss.type, IsOfClasses(loss)};
 }
@@ -121,7 +126,7 @@ class DatasetSource : public BatchSource {
   std::unique_ptr<Feed> Next(int64_t run) override {
     const std::vector<Order>& orders = reader_.Begin(run);
     const int64_t most = sampler_.micro_batches(run);
-    // How long the samples are that are filled up shows when they are read.
+    // If samples are padded, the shapes are known only once the samples are read.
     std::vector<TensorSpecs> inputs;
     if (!pads_) inputs = InputsOf(*dataset_, orders);
     return std::make_unique<DatasetFeed>(origin_, most, std::ssize(orders), std::move(inputs),
@@ -129,7 +134,7 @@ class DatasetSource : public BatchSource {
   }
 
  private:
-  /// The micro-batches of this replica in a run, without empty ones.
+  /// The micro-batches of this replica in run `run`, without empty ones.
   std::vector<Order> OrdersOf(int64_t run) {
     std::vector<Order> orders;
     for (int64_t m = 0; m < sampler_.micro_batches(run); ++m) {
@@ -144,12 +149,12 @@ class DatasetSource : public BatchSource {
   const bool pads_;
   const int replica_;
   Sampler sampler_;
-  ReadAhead reader_;  // the last, so that it ends first
+  ReadAhead reader_;  // the last member, so that its threads end first
 };
 
-// Lua functions
+// ---- Functions of the script ----
 
-/// Calls the function for each micro-batch; once for both halves, where they are wanted.
+/// Calls the function once per micro-batch. If both halves are wanted, the second one is kept.
 class FunctionFeed : public ReadFeed {
  public:
   FunctionFeed(const DataOrigin& origin, const FunctionRef& function, int64_t first,
@@ -168,7 +173,8 @@ class FunctionFeed : public ReadFeed {
 
   Tensors ReadInput(int m) override { return Half(m, &MicroBatch::input, &MicroBatch::target); }
 
-  /// The other half waits for its turn, if there is one.
+  /// Returns the wanted half of micro-batch m. The other half is kept until it is asked for, if it
+  /// will be.
   Tensors Half(int m, Member wanted, Member other) {
     const auto waiting = halves_.find(m);
     if (waiting != halves_.end() && waiting->second.first == wanted) {
@@ -221,7 +227,7 @@ class FunctionSource : public BatchSource {
   EngineScript& script_;
 };
 
-// The caller's
+// ---- Given by the caller ----
 
 const DataOrigin kGiven = {"the given micro-batches", ""};
 
@@ -239,13 +245,14 @@ std::vector<TensorSpecs> InputsOf(const MicroBatches& batches) {
 
 class GivenFeed : public Feed {
  public:
-  /// `inputs`: of all of them.
+  /// `inputs`: the specs of all micro-batches of all replicas.
   GivenFeed(const MicroBatches& batches, const std::vector<TensorSpecs>& inputs, int replica,
             int64_t share)
       : Feed(kGiven, share, Own(inputs, replica * share, share)),
         batches_(batches),
         first_(replica * share) {}
-  // Ranks that are threads may be given the same tensors.
+  // Ranks that are threads of one process may be given the same tensors, so nobody may write to
+  // them.
   Tensors Input(int m) override { return CopyOnWrite(batches_.list[first_ + m].input); }
   Tensors Target(int m) override { return CopyOnWrite(batches_.list[first_ + m].target); }
 

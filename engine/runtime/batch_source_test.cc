@@ -25,7 +25,7 @@ std::vector<int64_t> Rows(const Feed& feed) {
   return rows;
 }
 
-// A Lua function
+// ---- Functions of the script ----
 
 class FunctionSourceTest : public ::testing::Test {
  protected:
@@ -53,12 +53,13 @@ TEST_F(FunctionSourceTest, CountsMicroBatchesOverStepsAndReplicas) {
   const auto source = Open(true);
   EXPECT_EQ(source->runs_per_pass(), 0);
   const auto feed = source->Next(4);
-  EXPECT_THAT(feed->inputs(), IsEmpty());  // a function may give any shapes
+  EXPECT_THAT(feed->inputs(), IsEmpty());  // unknown, because a function may give any shapes
   EXPECT_THAT(feed->ReadInputs(), Each(TensorSpecs{{{2, 3}, DType::kInt64}}));
   const int64_t expected = (4 * 2 + 1) * 3 + 2;  // (step * D + replica) * M + m
   EXPECT_EQ(feed->Input(2)[0][0][0].item<int64_t>(), expected);
   EXPECT_EQ(feed->Target(2)[0][0].item<int64_t>(), -expected);
-  EXPECT_THAT(calls_, ElementsAre(expected - 2, expected - 1, expected));  // one call for both
+  // One call for both halves.
+  EXPECT_THAT(calls_, ElementsAre(expected - 2, expected - 1, expected));
 }
 
 TEST_F(FunctionSourceTest, RefusesAMicroBatchWithoutRows) {
@@ -77,10 +78,10 @@ TEST_F(FunctionSourceTest, KeepsNoHalfThatNobodyWants) {
   EXPECT_THAT(calls_, ElementsAre(3, 4));
 }
 
-// Datasets
+// ---- Datasets ----
 
 std::vector<int64_t> Images(const Tensors& tensors) {
-  std::vector<int64_t> images;  // each told by its first pixel
+  std::vector<int64_t> images;  // each identified by its first pixel
   for (int64_t row = 0; row < tensors[0].size(0); ++row) {
     images.push_back(static_cast<int64_t>(1e6 * tensors[0][row].flatten()[0].item<double>()));
   }
@@ -142,7 +143,7 @@ TEST_F(DatasetSourceTest, APassSeesEverySampleOnce) {
   const auto source = Open(false);
   EXPECT_EQ(source->runs_per_pass(), 3);
   auto in_order = Pass(*source, 0, 3);
-  const auto shuffled_source = Open(Value());  // left out: the split "train" is shuffled
+  const auto shuffled_source = Open(Value());  // without the option, the split "train" is shuffled
   auto shuffled = Pass(*shuffled_source, 0, 3);
   const auto second = Pass(*shuffled_source, 3, 6);
   EXPECT_EQ(in_order.size(), 11u);
@@ -163,7 +164,7 @@ TEST_F(DatasetSourceTest, ReplicasShareAPass) {
   EXPECT_EQ(parts, whole);
 }
 
-// Every source, with workers and without
+// ---- Every source, with workers and without ----
 
 class EverySourceTest : public ::testing::Test {
  protected:
@@ -184,7 +185,7 @@ class EverySourceTest : public ::testing::Test {
     };
   }
 
-  /// What runs `begin` to `end` read, as bytes, by a source that is opened anew.
+  /// The bytes that runs `begin` to `end` - 1 read from a newly opened source.
   std::vector<std::string> Read(const DataSpec& spec, int64_t begin, int64_t end, int replica = 0,
                                 int replicas = 1) {
     job_.train_data = spec;
@@ -209,7 +210,7 @@ class EverySourceTest : public ::testing::Test {
     return read;
   }
 
-  /// Functions of a script have no workers.
+  /// Sets workers and prefetch; sources that call the script get no workers.
   static DataSpec With(DataSpec spec, int64_t workers, int64_t prefetch) {
     const bool is_scripted = spec.options.ToLua().find("net.lua:5") != std::string::npos;
     if (is_scripted) workers = 0;
@@ -221,8 +222,8 @@ class EverySourceTest : public ::testing::Test {
   FakeScript script_;
 };
 
-/// What goes on in mid-epoch reads what the whole training would have read, whatever the number of
-/// threads; so does one replica of two.
+/// A source that is opened in the middle of an epoch reads the same as one that has read all runs
+/// before, whatever the number of threads. The same holds for one replica of two.
 TEST_F(EverySourceTest, ResumesWithEqualBits) {
   const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "sources";
   std::filesystem::remove_all(folder);
@@ -230,7 +231,7 @@ TEST_F(EverySourceTest, ResumesWithEqualBits) {
   DatasetContext context;
   context.script = &script_;
   for (const Value& source : EverySource(folder)) {
-    if (!FindOption(source, "batch").is_null()) continue;  // the fake gives no batches
+    if (!FindOption(source, "batch").is_null()) continue;  // FakeScript gives no batches
     SCOPED_TRACE(source.ToLua());
     const DataSpec spec = SpecOf(source, context);
     if (FindOption(source, "targets") == Value(false)) {
@@ -247,7 +248,7 @@ TEST_F(EverySourceTest, ResumesWithEqualBits) {
       EXPECT_EQ(both, whole) << step;
     }
     if (FactsOf(spec).samples < 8) continue;
-    // A step of two replicas has the samples of two steps of one.
+    // A step of two replicas reads the samples of two steps of one replica.
     std::vector<std::string> replicas = Read(With(spec, 2, 2), 0, 1, 0, 2);
     const auto second = Read(With(spec, 0, 1), 0, 1, 1, 2);
     replicas.insert(replicas.end(), second.begin(), second.end());
@@ -316,7 +317,7 @@ TEST_F(DatasetSourceTest, ReadsARunAgain) {
   EXPECT_EQ(Pass(*source, 1, 2), once);
 }
 
-// The caller's
+// ---- Given by the caller ----
 
 TEST(GivenFeedTest, MayHaveAnySizes) {
   MicroBatches batches;
@@ -326,7 +327,7 @@ TEST(GivenFeedTest, MayHaveAnySizes) {
   EXPECT_EQ(feed->Input(1)[0].const_data_ptr(), batches.list[1].input[0].const_data_ptr());
 }
 
-// Several ranks of a process may be given them, and layers may write to what they are given.
+// Several ranks of a process may be given the same tensors, and layers may write to their inputs.
 TEST(GivenFeedTest, NobodyWritesToThem) {
   MicroBatches batches;
   batches.list = {{{at::zeros({3, 2})}, {at::zeros({3})}}};

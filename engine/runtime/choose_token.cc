@@ -1,3 +1,7 @@
+// Sampling by temperature, top_k and top_p. The scores of the top_k tokens are sorted (a partial
+// sort: the cost is about the vocabulary times log top_k), converted to weights exp((score -
+// highest) / temperature), and cut where their sum reaches top_p of the total. Then `draw`, as a
+// share of the remaining sum, selects the token in whose interval it falls.
 #include "engine/runtime/choose_token.h"
 
 #include <algorithm>
@@ -12,17 +16,17 @@
 namespace strata {
 namespace {
 
-/// How many of `count` tokens may be chosen by their rank.
+/// The number of tokens that remain by rank (top_k) of `count` tokens.
 size_t Candidates(size_t count, const TextRequest& request) {
   if (request.temperature == 0) return 1;
   return request.top_k == 0 ? count : std::min(count, static_cast<size_t>(request.top_k));
 }
 
-/// The `kept` tokens with the highest scores, the highest first.
+/// Returns the `kept` tokens with the highest scores, the highest first.
 std::vector<int32_t> Highest(std::span<const float> scores, size_t kept) {
   std::vector<int32_t> tokens(scores.size());
   std::iota(tokens.begin(), tokens.end(), 0);
-  // Not a number is below all numbers, so that the order is one.
+  // NaN counts as lower than all numbers, so that this is a strict order.
   const auto score = [&](int32_t token) {
     const float value = scores[static_cast<size_t>(token)];
     return std::isnan(value) ? -INFINITY : value;

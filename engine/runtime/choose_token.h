@@ -1,4 +1,5 @@
-// ChooseToken(): the token that follows a text, by the scores that a model gives. Torch-free.
+// ChooseToken(): samples the token that follows a text from the scores that a model gives.
+// Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +9,16 @@
 
 namespace strata {
 
-/// With temperature 0 the token with the highest score, of equals the first. Else the scores over
-/// the temperature become probabilities (softmax) of the `top_k` likeliest tokens; of these stay
-/// the likeliest ones that are needed to reach `top_p`; and `draw`, from 0 to 1 without 1, chooses
-/// among them by their probabilities: the order of transformers' samplers. Throws ConfigError where
-/// the highest score is not finite.
+/// Chooses the next token from the scores of all tokens. With temperature 0 it is the token with
+/// the highest score; of several, the one with the lowest number. Otherwise the scores are divided
+/// by the temperature; the `top_k` likeliest tokens get probabilities (softmax); of these the
+/// likeliest are kept until their probabilities add up to `top_p`; `draw`, in [0, 1), then selects
+/// one by its probability. Temperature, top_k and top_p apply in the order of the samplers of
+/// Hugging Face transformers. Throws ConfigError if the highest score is not finite.
 int32_t ChooseToken(std::span<const float> scores, const TextRequest& request, double draw);
 
-/// The number for the token at place `place` of the text of prompt `prompt`: the same for every
-/// plan, and whatever other prompts there are.
+/// A random number in [0, 1) for position `place` of prompt `prompt`. It depends on these arguments
+/// only, so that texts are the same for every plan and whatever other prompts there are.
 double DrawOf(int64_t seed, int64_t prompt, int64_t place);
 
 }  // namespace strata

@@ -24,7 +24,7 @@ TextRequest Sampling(double temperature, int64_t top_k, double top_p) {
   return request;
 }
 
-/// transformers' samplers, one after the other: the probabilities of all tokens.
+/// The probabilities of all tokens as the samplers of transformers compute them, applied in order.
 std::vector<double> Probabilities(const std::vector<float>& scores, const TextRequest& request) {
   std::vector<size_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0);
@@ -62,7 +62,7 @@ TEST(ChooseTokenTest, DrawsBySharesAsTransformersDoes) {
   for (const TextRequest& request : {Sampling(1, 0, 1), Sampling(0.7, 3, 1), Sampling(1.5, 0, 0.8),
                                      Sampling(0.8, 4, 0.9), Sampling(2, 100, 0.01)}) {
     std::vector<double> counts(kScores.size());
-    // Draws at equal distances: a share is met within one of them.
+    // The draws are equidistant, so each probability is met within one draw.
     for (int i = 0; i < kDraws; ++i) {
       ++counts[static_cast<size_t>(ChooseToken(kScores, request, (i + 0.5) / kDraws))];
     }

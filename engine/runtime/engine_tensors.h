@@ -1,4 +1,4 @@
-// The handles of engine.h, with torch: what lua/ fills and reads.
+// Definitions of the handles of engine.h, with torch. lua/ fills and reads them.
 #pragma once
 
 #include <vector>

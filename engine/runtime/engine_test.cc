@@ -1,4 +1,4 @@
-// Engines as their users see them: all ranks in threads.
+// Tests of engines as their users see them; all ranks are threads.
 #include "engine/runtime/engine.h"
 
 #include <ATen/ATen.h>
@@ -52,9 +52,9 @@ Job MakeJob(const Value::Map& keys) {
   return testing::MakeJob(testing::DropoutNet(), Make("CrossEntropyLoss"), keys);
 }
 
-// Bits
+// ---- Bits ----
 
-/// Everything of a training whose bits must not depend on where it runs.
+/// All results of a training whose bits must not depend on the plan.
 struct Bits {
   std::vector<double> numbers;
   std::vector<std::string> digests;
@@ -92,7 +92,8 @@ class BitEqualityTest : public ::testing::TestWithParam<std::tuple<int, std::str
 TEST_P(BitEqualityTest, PipeAndScheduleChangeNothing) {
   const auto& [pipe, schedule] = GetParam();
   const Bits bits = Train(MakeJob(With(Keys(pipe, schedule), {{"losses", true}})));
-  EXPECT_EQ(bits.digests.size(), 4 * 8u);  // three steps and the parameters: 4 layers have 2
+  // Three steps and the parameters: 4 layers with 2 parameters.
+  EXPECT_EQ(bits.digests.size(), 4 * 8u);
   EXPECT_EQ(bits, TrainOnOneRank());
 }
 
@@ -136,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
       return Str(info.param.schedule, "_", info.param.pipe, "x", info.param.stages_per_rank);
     });
 
-// Dropout draws the same numbers again, and nothing else changes.
+// Dropout draws the same numbers again, and nothing else changes either.
 TEST(EngineTest, RecomputationChangesNothing) {
   const Bits expected = TrainOnOneRank();
   const auto train = [](int pipe, const char* schedule, int stages_per_rank, Value recompute) {
@@ -153,7 +154,7 @@ TEST(EngineTest, RecomputationChangesNothing) {
   EXPECT_EQ(train(3, "zb_h1", 1, "type:Linear|Dropout"), expected);
 }
 
-// Evaluation runs on the same stages, with first and last on one rank or far from each other.
+// Evaluation runs on the same stages, whether the first and the last are on one rank or not.
 TEST(EngineTest, ManyStagesEvaluate) {
   const auto evaluate = [](Value::Map keys) {
     FakeScript script = RowsScript();
@@ -175,18 +176,18 @@ TEST(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
   job.schedule.source =
       "0F0,0F1,0F2,0R0,0B0,0F3,0I1,0I2,0W1,0W2,0B3\n"
       "1F0,1B0,1F1,1I1,1F2,1I2,1W1,1F3,1R3,1B3,1W2\n";
-  // Stage 1 accumulates micro-batch 3 before 2, so only the losses of the first step agree.
+  // Stage 1 accumulates micro-batch 3 before 2, so only the loss of the first step is equal.
   FakeScript script = RowsScript();
   const double whole = Start(MakeJob(Keys(1)), script)->TrainStep().loss;
   EXPECT_EQ(Start(job, script)->TrainStep().loss, whole);
-  // Ascending, everything does.
+  // If all stages accumulate in ascending order, everything is equal.
   job.schedule.source =
       "0F0,0F1,0F2,0R0,0B0,0F3,0I1,0I2,0W1,0W2,0B3\n"
       "1F0,1B0,1F1,1I1,1F2,1I2,1W1,1W2,1F3,1R3,1B3\n";
   EXPECT_EQ(Train(job), TrainOnOneRank());
 }
 
-// Whatever the number of ranks: a program's proof takes time for the actions of all of them.
+// Proving a program takes time for the actions of all ranks, so it must be done once.
 TEST(EngineTest, AProgramIsMadeOnceForAllRanks) {
   Job job = MakeJob(Keys(3));
   job.schedule.name = "function";
@@ -209,7 +210,7 @@ TEST(EngineTest, AProgramIsMadeOnceForAllRanks) {
 
 TEST(EngineTest, EvaluationsBetweenStepsChangeNothing) {
   const Bits bits = Train(MakeJob(With(Keys(3), {{"losses", true}})), [](Engine& engine) {
-    MicroBatches batch;  // of another number and size
+    MicroBatches batch;  // of another number and size of micro-batches
     batch.list = {Rows(100, 3), Rows(101, 7), Rows(102, 1)};
     engine.EvalBatch(batch, nullptr);
   });
@@ -233,12 +234,12 @@ TEST(EngineTest, StepsOfAnotherNumberOfMicroBatchesComeBetween) {
   EXPECT_EQ(train(3), train(1));
 }
 
-// Numbers
+// ---- Numbers ----
 
 TEST(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
   const auto train = [](const std::vector<int64_t>& sizes) {
     FakeScript script = RowsScript();
-    // Without dropout, whose numbers depend on the micro-batch.
+    // Without dropout, whose draws depend on the micro-batch.
     const Job job =
         testing::MakeJob({Make("Linear", {6, 16}), Make("Tanh"), Make("Linear", {16, 5})},
                          Make("CrossEntropyLoss"), With(Keys(2), {{"clip", "none"}}));
@@ -278,13 +279,13 @@ TEST(EngineTest, TellsWhatAStepDid) {
   double sum = 0;
   for (const double loss : step.micro_batch_losses) sum += loss;
   EXPECT_NEAR(step.loss, sum / 4, 1e-12);
-  EXPECT_TRUE(step.gradients.empty());  // nobody asked
+  EXPECT_TRUE(step.gradients.empty());  // not asked for
   EXPECT_THAT(engine->Position(), "rank 0: at rest; rank 1: at rest");
   EXPECT_EQ(engine->steps_per_epoch(), 0);
 }
 
-// Ranks update before the others are done, unless clipping makes them wait for the norm; a limit
-// that no norm meets must give the same bits.
+// Ranks update before others are done, unless clipping makes them wait for the norm. With a limit
+// that is never reached the bits must be the same.
 TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
   const auto train = [](int pipe, const std::string& schedule, const Value& clip, int stages = 1) {
     FakeScript script = RowsScript();
@@ -378,7 +379,7 @@ TEST(EngineTest, TheScheduleOfTheRateIsAskedOncePerStep) {
   EXPECT_THAT(asked, ElementsAre(0, 1));
 }
 
-// Evaluation
+// ---- Evaluation ----
 
 TEST(EngineTest, EvaluationGivesLossAccuracyAndOutputs) {
   MicroBatches batch;
@@ -428,7 +429,7 @@ TEST(EngineTest, TestDataIsSeenOnce) {
       EXPECT_DOUBLE_EQ(results.back().metric, results[0].metric);
     }
   }
-  EXPECT_EQ(results[0].loss, results[2].loss);  // bits do not depend on the cut
+  EXPECT_EQ(results[0].loss, results[2].loss);  // the bits do not depend on the cuts
 }
 
 TEST(EngineTest, AStopLeavesAnEvaluationBetweenTwoRuns) {
@@ -442,7 +443,7 @@ TEST(EngineTest, AStopLeavesAnEvaluationBetweenTwoRuns) {
   }
 }
 
-/// Whose loss has a part; neither it nor the weight adds up without rounding.
+/// A script whose loss has a part. Neither the part nor the weight sums up without rounding.
 class ThirdsScript : public FakeScript {
  public:
   std::unique_ptr<Loss> BuildLoss(const LayerSpec&) override { return std::make_unique<Thirds>(); }
@@ -457,7 +458,7 @@ class ThirdsScript : public FakeScript {
   };
 };
 
-// Plans with more stages have more micro-batches in a run of the evaluation.
+// Plans with more stages put more micro-batches into a run of the evaluation.
 TEST(EngineTest, TestDataAddUpTheSameInAnyRuns) {
   std::vector<EvalResult> results;
   for (const int pipe : {1, 2, 3}) {
@@ -472,7 +473,7 @@ TEST(EngineTest, TestDataAddUpTheSameInAnyRuns) {
   }
 }
 
-/// A layer that draws in evaluations too, as a VAE's does; images to test.
+/// A job with test images and a layer that draws random numbers in evaluations as well, as a VAE's.
 Job DrawingJob(int pipe, int data) {
   const auto images = testing::ImageJob(100, {}).test_data;
   Job job = testing::MakeJob({Make("Flatten"), testing::ScriptedLayer(5), Make("Linear", {16, 5})},
@@ -529,7 +530,7 @@ TEST(EngineTest, PredictionsAreARowForEachSample) {
               HasSubstr("a row for each sample; the last layer gives float32 (10,) for 2 samples"));
 }
 
-/// A job whose layer 5 of the script makes the rows of its 5 scores into three outputs of a shape.
+/// A job whose scripted layer 5 turns the rows of its 5 scores into three outputs.
 Job SeveralOutputsJob(int pipe) {
   Job job = testing::MakeJob({Make("Flatten"), Make("Linear", {16, 5}), testing::ScriptedLayer(5)},
                              Make("TripletMarginLoss"),
@@ -571,7 +572,7 @@ TEST(EngineTest, PredictionsAreAllOutputs) {
   }
 }
 
-/// As those of sequences of several lengths are. The last of 45 samples is a micro-batch alone.
+/// Sequences have rows of several lengths. The last of 45 samples is a micro-batch of its own.
 TEST(EngineTest, RowsOfAnotherShapeAreABlockOfTheirOwn) {
   const auto length = [](int64_t rows) -> int64_t { return rows == 1 ? 3 : 4; };
   FakeScript script;
@@ -612,7 +613,7 @@ TEST(EngineTest, PredictionsAreInTheOrderOfTheData) {
               HasSubstr("with data.test's broken=\"skip\" a broken file would get another one's"));
 }
 
-// Running statistics, which evaluation shows, take in a recomputed micro-batch once.
+// Running statistics, which an evaluation shows, are updated once by a recomputed micro-batch.
 TEST(EngineTest, RecomputationLeavesStatisticsAlone) {
   const auto train = [](int pipe, bool recompute) {
     FakeScript script;
@@ -661,9 +662,9 @@ TEST(EngineTest, TrainingOnADatasetIsTheSameForEveryPipe) {
   EXPECT_EQ(losses(5), one);
 }
 
-// Errors
+// ---- Errors ----
 
-/// Three stages: Linear, a scripted layer, Linear.
+/// A job of three stages: Linear, a scripted layer, Linear.
 Job ScriptedJob() {
   return testing::MakeJob(
       {Make("Linear", {6, 8}), testing::ScriptedLayer(5), Make("Linear", {8, 5})},
@@ -748,7 +749,7 @@ TEST(EngineErrorTest, GivenDataThatDoesNotFitEndsNothing) {
     EXPECT_THAT(ConfigErrorOf([&] { engine->EvalBatch(labels, nullptr); }),
                 AllOf(HasSubstr("micro-batch 1 from the given micro-batches: "), HasSubstr("label"),
                       HasSubstr("5")));
-    engine->PredictBatch(labels, outputs);  // reads no labels
+    engine->PredictBatch(labels, outputs);  // does not read the labels
     engine->PredictBatch(right, outputs);
     EXPECT_EQ(engine->EvalBatch(right, nullptr).samples, 11);
     EXPECT_EQ(engine->TrainStep(&right).step, 1);
@@ -782,7 +783,8 @@ TEST(EngineErrorTest, AbortEndsAStepThatWaits) {
   FakeScript script = RowsScript();
   std::latch reading(1), go_on(1);
   script.data[1] = [&](int64_t i) {
-    if (i == 1) {  // rank 0 is held up here, rank 1 waits for it
+    // Holds up rank 0, for which rank 1 waits.
+    if (i == 1) {
       reading.count_down();
       go_on.wait();
     }
@@ -817,7 +819,7 @@ TEST(EngineErrorTest, TheWatchdogNamesWhoHangs) {
   left.wait();
 }
 
-// Ranks on their own
+// ---- Ranks with their own engines ----
 
 TEST(RankEngineTest, RanksMeetOverAnyTransport) {
   const Job job = MakeJob(Keys(2));
@@ -844,7 +846,7 @@ TEST(RankEngineTest, RanksMeetOverAnyTransport) {
   EXPECT_EQ(results[0].gradients[7].digest, results[1].gradients[7].digest);
 }
 
-// The ranks of one machine share its cores; those of others do not count.
+// Only the ranks of the same machine share its cores.
 TEST(RankEngineTest, TheCoresOfAMachineAreSharedByItsRanks) {
   const Job job = MakeJob(With(Keys(1), {{"threads", Value()}}));
   std::atomic<int> threads = 0;
@@ -874,7 +876,7 @@ TEST(EngineTest, CommLogCountsMessagesAndCollectivesOfAllRanks) {
   engine->TrainStep();
   engine->TrainStep();
   const std::string report = engine->CommReport();
-  // 8 rows of 32 numbers, forward and back, of 4 micro-batches, 2 replicas, 2 steps.
+  // 8 rows of 32 numbers, forward and back, 4 micro-batches, 2 replicas, 2 steps.
   for (const char* what : {"send", "recv"}) {
     EXPECT_THAT(report, ::testing::ContainsRegex(Str(what, " +pipe +2 +1.00 KiB +32 ")));
   }
@@ -887,7 +889,7 @@ TEST(LinksOfTest, OneLinkForEachDirectionAndNeighbour) {
       LinksOf(MakePlan(MakeJob(Keys(3)), {}, &script)),
       ElementsAre(LinkSpec{0, 1, 0}, LinkSpec{1, 0, 1}, LinkSpec{1, 2, 0}, LinkSpec{2, 1, 1}));
   EXPECT_THAT(LinksOf(MakePlan(MakeJob(Keys(1)), {}, &script)), ElementsAre());
-  // A loop wraps around, but its stages share links; a V turns on a rank.
+  // A loop wraps around, but its stages share links; a V turns on one rank.
   const auto links_of = [&](const char* schedule, int pipe) {
     const Job job = MakeJob(With(Keys(pipe, schedule), {{"stages_per_rank", 2}}));
     return LinksOf(PlanJob(job, {}, &script));

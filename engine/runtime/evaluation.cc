@@ -1,4 +1,8 @@
-// Adds up the Totals of all runs of an evaluation.
+// An evaluation runs the evaluation program on the parts of the test data, one run after the other.
+// Each run's Totals hold, on all ranks, the loss and the weight of every micro-batch; their sums
+// over all runs give the mean loss. For predictions every rank sends the outputs of its
+// micro-batches to rank 0 as text (a line of JSON with shapes, then the bytes), where they are put
+// in the order of micro-batches and neighbouring blocks with equal row shapes are joined.
 #include "engine/runtime/evaluation.h"
 
 #include <algorithm>
@@ -18,8 +22,9 @@
 namespace strata {
 namespace {
 
-/// Micro-batches have a size of their own here. Enough of them run at a time to fill the pipe, but
-/// not all, since a fast first stage would pile up messages.
+/// The batch of a run of an evaluation. Evaluations have their own size of micro-batches. A run has
+/// enough of them to fill the pipeline but not all of them, because a fast first stage would pile
+/// up messages.
 Batch BatchOf(const Job& job, const Plan& plan) {
   Batch batch;
   batch.micro_batch_size = job.eval.batch > 0 ? job.eval.batch : plan.batch.micro_batch_size;
@@ -35,12 +40,12 @@ bool SameRows(const OutputRows& rows, const OutputRows& others) {
          std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
 }
 
-/// What an evaluation adds up over its runs.
+/// The sums of an evaluation over its runs.
 struct Sums {
   double loss = 0, weight = 0, samples = 0, correct = 0, counted = 0;
   std::array<double, kMostLossParts> parts = {};
 
-  /// Micro-batch by micro-batch: how many a run has depends on the plan.
+  /// Adds micro-batch by micro-batch, because how many of them a run has depends on the plan.
   void Add(const Totals& totals) {
     for (const double sum : totals.loss_sums) loss += sum;
     for (const double one : totals.weights) weight += one;
@@ -68,7 +73,7 @@ struct Sums {
 const Doing kMetrics = {-1, "GATHER_METRICS"};
 const Doing kPredictions = {-1, "GATHER_OUTPUTS"};
 
-/// Whether the data, or a part of it, reads another sample in the place of a broken one.
+/// True if the data source, or one that it reads from, replaces broken samples by others.
 bool SkipsBroken(const Value& source) {
   const Value& of = source["of"];
   if (of.is_map() && SkipsBroken(of)) return true;
@@ -76,7 +81,7 @@ bool SkipsBroken(const Value& source) {
   return source["broken"] == Value("skip");
 }
 
-/// Throws ConfigError where row i would not be sample i's.
+/// Throws ConfigError if row i of the predictions would not belong to sample i.
 void CheckOrder(const DataSpec& data) {
   if (FindOption(data.options, "shuffle") == Value(true)) {
     throw ConfigError("predictions come in the order of the data: leave out data.test's shuffle");
@@ -88,7 +93,8 @@ void CheckOrder(const DataSpec& data) {
   }
 }
 
-/// Each row must be a sample's: `first` is the place of the feed's micro-batch 0.
+/// Throws ConfigError unless each output has one row per sample. `first`: the index in `outputs` of
+/// the feed's micro-batch 0.
 void CheckRows(const Outputs& outputs, const Feed& feed, size_t first) {
   for (size_t i = 0; i < outputs.list.size(); ++i) {
     const Tensors& tensors = outputs.list[i];
@@ -104,7 +110,8 @@ void CheckRows(const Outputs& outputs, const Feed& feed, size_t first) {
   }
 }
 
-/// What this rank has of the outputs, for rank 0: a line that says which, then their elements.
+/// The outputs that this rank has, for rank 0: a line of JSON with their places and shapes, then
+/// their bytes.
 std::string ToText(const Outputs& outputs) {
   Value::List head;
   std::string bytes;
@@ -122,7 +129,7 @@ std::string ToText(const Outputs& outputs) {
   return Str(Value(head).ToJson(), "\n", bytes);
 }
 
-/// The rows of all ranks, in the order of micro-batches.
+/// Joins the rows of all ranks in the order of micro-batches.
 Predicted Joined(const std::vector<std::string>& texts) {
   std::map<int64_t, std::vector<OutputRows>> parts;
   for (const std::string& text : texts) {
@@ -174,8 +181,8 @@ int64_t Evaluation::FirstOfRun(int64_t run) const {
 
 EvalResult Evaluation::OfBatch(const MicroBatches& batch, Outputs* outputs) {
   const auto feed = FeedOf(batch, context_.replica, context_.replicas);
-  // Replicas that are threads of this process write to one list, each to its own places; it has
-  // this size already.
+  // Replicas that are threads of this process write to one list, each to its own entries; the list
+  // already has this size then, so this call does not change it.
   if (outputs) outputs->list.resize(batch.list.size());
   Sums sums;
   const EvaluationAsked asked = {.first_micro_batch = FirstOf(*feed), .outputs = outputs};

@@ -1,5 +1,5 @@
-// Evaluation: the loss of a job's test data, or of micro-batches that the caller brings; and what
-// the last layer gives for them.
+// Evaluation: computes the loss of a job's test data or of micro-batches that the caller brings,
+// and the outputs of the last layer for them.
 #pragma once
 
 #include <atomic>
@@ -17,26 +17,28 @@ namespace strata {
 
 class Evaluation {
  public:
-  /// Opens job.data.test, if there is one. Everything must outlive this object.
+  /// Opens job.data.test if the job has one. All arguments must outlive this object.
   Evaluation(const RankContext& context, RankStages& stages, Runner& runner);
 
-  /// Collective; as Engine::EvalBatch().
+  /// Collective. Like Engine::EvalBatch().
   EvalResult OfBatch(const MicroBatches& batch, Outputs* outputs);
-  /// Collective. Throws ConfigError where the job has no data.test. Where somebody sets `stop` on
-  /// any rank, all leave behind the run that goes on, unless it is the last; EvalResult::stop.
+  /// Collective. Throws ConfigError if the job has no data.test. If `stop` is set on any rank, all
+  /// ranks leave after the current run, unless it is the last one, and EvalResult::stop is set.
   EvalResult OfTestData(const std::atomic<bool>& stop);
-  /// Collective; as Engine::PredictBatch().
+  /// Collective. Like Engine::PredictBatch().
   void PredictBatch(const MicroBatches& batch, Outputs& outputs);
-  /// Collective; as Engine::PredictTestData().
+  /// Collective. Like Engine::PredictTestData().
   std::optional<Predicted> Predict(int64_t part);
 
  private:
-  /// Runs `work` with the averages of the parameters, if the job has some (ema). Where it throws
-  /// they stay in place: the exchange is collective, and after an error engines only close.
+  /// Calls `work` while the averages of the parameters (ema), if the job has some, are in place of
+  /// the parameters. If `work` throws, the averages stay in place: exchanging them is collective,
+  /// and after an error an engine can only be closed.
   template <class Work>
   void WithAverages(Work work);
-  /// The number, among those of all replicas and runs, of this replica's first micro-batch in the
-  /// run. Random layers draw by it, so that what they draw does not depend on how runs are cut.
+  /// The number of this replica's first micro-batch in the run, counted over all replicas and runs.
+  /// Random layers are seeded by it, so that their draws do not depend on how the data are divided
+  /// into runs.
   int64_t FirstOfRun(int64_t run) const;
   int64_t FirstOf(const Feed& given) const { return int64_t{context_.replica} * given.most(); }
 
@@ -44,8 +46,8 @@ class Evaluation {
   RankStages& stages_;
   Runner& runner_;
   Metrics metrics_;
-  const int64_t micro_batches_;             // of a run of test_data_, of each replica
-  std::unique_ptr<BatchSource> test_data_;  // null where there is none
+  const int64_t micro_batches_;             // in one run of test_data_, per replica
+  std::unique_ptr<BatchSource> test_data_;  // null if the job has none
 };
 
 }  // namespace strata

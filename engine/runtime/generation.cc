@@ -1,4 +1,10 @@
-// Begin() lays the prompts out and tries the layers, Next() runs every text one token further.
+// Begin() groups the prompts into micro-batches and, unless all layers are known to treat tokens
+// one by one alike, runs a test text through the model (TokenProbe) to decide whether keys and
+// values can be kept. Next() runs the evaluation program once over all groups: inputs are the
+// tokens that are not kept yet. The rank with the last stage takes the scores of each text's last
+// token and samples a token with a draw that depends on (seed, prompt, position) only. All ranks
+// gather the chosen tokens and append them to the texts. A step costs one forward of one token per
+// text, or of the whole texts if nothing is kept.
 #include "engine/runtime/generation.h"
 
 #include <ATen/ops/tensor.h>
@@ -25,11 +31,11 @@ const Doing kTokens = {-1, "GATHER_TOKENS"};
 const Doing kTried = {-1, "GATHER_TRIED"};
 const DataOrigin kPrompts = {"the prompts", ""};
 
-/// Of a text that the layers are tried on: as long as those that are asked for, since a layer may
-/// look back far, but for very long ones.
+/// Lengths of the text on which layers are tried. It is as long as the model's input, because a
+/// layer may look far back, but at most 1024 tokens.
 constexpr int64_t kMostTriedTokens = 1024, kLeastTriedTokens = 3;
 
-/// Tokens of every micro-batch; nobody asks for targets.
+/// Feeds the tokens of every micro-batch. Nobody asks for targets.
 class TokensFeed : public Feed {
  public:
   TokensFeed(int64_t most, std::vector<at::Tensor> inputs)
@@ -49,7 +55,7 @@ class TokensFeed : public Feed {
   const std::vector<at::Tensor> inputs_;
 };
 
-/// What rounding may make of a layer's output, as a share of its norm.
+/// The largest difference that rounding may cause in a layer's output, as a share of its norm.
 double ToleranceOf(const Precision& precision) {
   if (precision.compute == DType::kBFloat16) return 0.03;
   if (precision.compute == DType::kFloat16 || precision.name == "tf32") return 0.004;
@@ -76,12 +82,13 @@ TextReport Generation::Begin(const TextRequest& request) {
   return report;
 }
 
-/// Prompts of equal length share micro-batches of job.eval.batch rows; replicas take turns.
+/// Prompts of equal length share micro-batches of job.eval.batch rows, which go to the replicas in
+/// turn.
 void Generation::GroupPrompts() {
   const LanguageModel model = LanguageModelOf(context_.job, context_.plan);
   longest_ = model.length;
   const auto rows = static_cast<size_t>(std::max<int64_t>(1, context_.job.eval.batch));
-  std::map<size_t, size_t> open;  // groups by length
+  std::map<size_t, size_t> open;  // the last group of each length
   for (size_t i = 0; i < request_.prompts.size(); ++i) {
     const std::vector<int32_t>& prompt = request_.prompts[i];
     const auto length = static_cast<int64_t>(prompt.size());
@@ -110,8 +117,8 @@ int64_t Generation::MostOf(const Group& group) const {
   return texts_[static_cast<size_t>(group.prompts.front())].most;
 }
 
-/// Runs a text through all layers, of which those that need it are tried. Gives what keeps
-/// earlier tokens from being kept.
+/// Runs a text through all layers; those that are not known are tried (TokenProbe). Returns why
+/// earlier tokens cannot be kept; "" if they can.
 std::string Generation::Try() {
   const int64_t count = std::min(kMostTriedTokens, longest_);
   if (count < kLeastTriedTokens) return Str("texts have ", longest_, " tokens at most");
@@ -138,7 +145,8 @@ std::string Generation::Try() {
   return why;
 }
 
-/// Collective. Checks that the keys and values of all texts fit; their bytes on the rank with most.
+/// Collective. Checks that the keys and values of all texts fit into memory. Returns the bytes of
+/// the rank with most.
 int64_t Generation::TakeMemory(int64_t bytes_per_token) {
   int64_t tokens = 0;
   for (const Group& group : groups_) {
@@ -203,8 +211,8 @@ std::vector<NewToken> Generation::Next() {
   return tokens;
 }
 
-/// Runs these micro-batches of this replica; no replica has more than `most`. Gives the outputs,
-/// where the last stage is on this rank.
+/// Runs the given micro-batches of this replica; no replica has more than `most`. Returns their
+/// outputs, which are empty unless the last stage is on this rank.
 Outputs Generation::Run(const std::vector<Group*>& groups, int64_t most,
                         const PredictionAsked& asked) {
   std::vector<at::Tensor> inputs;
@@ -226,7 +234,7 @@ Outputs Generation::Run(const std::vector<Group*>& groups, int64_t most,
   return own;
 }
 
-/// The tokens that are not kept yet. A text that has ended repeats its last one.
+/// The tokens of the group that are not kept yet. A text that has ended repeats its last token.
 at::Tensor Generation::InputOf(const Group& group) const {
   std::vector<int64_t> tokens;
   for (const int64_t prompt : group.prompts) {
@@ -238,7 +246,7 @@ at::Tensor Generation::InputOf(const Group& group) const {
   return at::tensor(tokens, at::kLong).view({static_cast<int64_t>(group.prompts.size()), -1});
 }
 
-/// "prompt:token" for each of its texts that goes on.
+/// Returns "prompt:token" for each text of the group that has not ended.
 std::string Generation::Choose(const Group& group, const Tensors& outputs) const {
   at::Tensor scores = outputs.at(0).select(1, -1).to(at::kCPU, at::kFloat).contiguous();
   if (GivesProbabilities(context_.job.layers, outputs[0].dim())) scores = scores.log();

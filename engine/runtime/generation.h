@@ -1,15 +1,15 @@
-// Generation: writes texts with the job's model, token by token, on the job's grid.
+// Generation: writes texts with the job's model, token by token, on the ranks of the job.
 //
-// A run of the evaluation's program takes every text one token further. Prompts are its
-// micro-batches, so that several fill the pipe:
+// Each run of the evaluation program extends every text by one token. The prompts are its
+// micro-batches, so that several of them fill the pipeline:
 //
 //   stage 0 | F0 F1 F2 .  |          F0 F1 F2 .  |
 //   stage 1 | .  F0 F1 F2 | choose   .  F0 F1 F2 | choose
 //
-// The first run takes whole prompts, later ones a token each: what attention computed of the tokens
-// before is kept (KeptTokens), of each micro-batch on each rank. The last stage chooses; all ranks
-// are told the tokens (Transport::Gather), so that all know every text, and which have ended. The
-// texts of one replica are its own.
+// The first run computes whole prompts, later runs one token of each text: the keys and values that
+// attention computed for earlier tokens are kept (KeptTokens), for each micro-batch on each rank.
+// The last stage chooses the tokens and all ranks exchange them (Transport::Gather), so that every
+// rank knows all texts and which of them have ended. Replicas work on different texts.
 #pragma once
 
 #include <cstdint>
@@ -28,30 +28,33 @@ namespace strata {
 
 class Generation {
  public:
-  /// Everything must outlive this object.
+  /// All arguments must outlive this object.
   Generation(const RankContext& context, RankStages& stages, Runner& runner)
       : context_(context), stages_(stages), runner_(runner) {}
 
-  /// Collective; as Engine::BeginTexts().
+  /// Collective. Like Engine::BeginTexts().
   TextReport Begin(const TextRequest& request);
-  /// Ends the texts: layers have moved, and with them what was kept of earlier tokens.
+  /// Drops the texts. Called when layers have moved, because what was kept of earlier tokens is on
+  /// the wrong ranks then.
   void End() { texts_.clear(), groups_.clear(); }
-  /// Collective; as Engine::NextTokens().
+  /// Collective. Like Engine::NextTokens().
   std::vector<NewToken> Next();
 
  private:
   struct Text {
     std::vector<int32_t> tokens;  // the prompt first
-    int64_t most = 0;             // tokens; then it ends
+    int64_t most = 0;             // number of tokens at which the text ends
     bool has_ended = false;
   };
-  /// Texts of one length in one micro-batch; rows stay when their texts have ended.
+  /// Texts of equal length in one micro-batch. The rows of texts that have ended are still
+  /// computed.
   struct Group {
     std::vector<int64_t> prompts;
     int replica = 0;
-    int64_t length = 0;                // of each text
-    int64_t done = 0;                  // tokens that are kept; 0 where none are
-    std::unique_ptr<KeptTokens> kept;  // null: whole texts run, or it is another replica's
+    int64_t length = 0;  // of each text
+    int64_t done = 0;    // tokens whose keys and values are kept; 0 if none are
+    // Null if whole texts are computed, or if the group belongs to another replica.
+    std::unique_ptr<KeptTokens> kept;
   };
 
   void GroupPrompts();
@@ -68,8 +71,8 @@ class Generation {
   RankStages& stages_;
   Runner& runner_;
   TextRequest request_;
-  int64_t longest_ = 0;      // tokens that the model reads
-  std::vector<Text> texts_;  // by prompt, of all replicas
+  int64_t longest_ = 0;      // length of the model's input in tokens
+  std::vector<Text> texts_;  // one per prompt, of all replicas
   std::vector<Group> groups_;
 };
 

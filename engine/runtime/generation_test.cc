@@ -1,5 +1,5 @@
-// Texts written with keys and values that are kept, against the whole text run for every token; on
-// all grids.
+// Compares texts written with kept keys and values with texts for which the whole text is computed
+// for every token, on several grids.
 #include "engine/runtime/generation.h"
 
 #include <ATen/core/grad_mode.h>
@@ -33,7 +33,7 @@ using TextList = std::vector<std::vector<int32_t>>;
 
 constexpr int64_t kWords = 23, kLength = 24, kDim = 16;
 
-/// Layer 1 of a FakeScript: vectors of the places, as models/gpt2.lua adds them.
+/// Layer 1 of a FakeScript: adds a vector for each position, as models/gpt2.lua does.
 Tensors AddPlaces(const Tensors& x, int64_t begin) {
   const at::Tensor places = at::arange(begin, begin + x[0].size(1), at::kFloat).unsqueeze(1);
   return {x[0].add(places.mul(at::arange(kDim).add(1)).mul(0.37).sin())};
@@ -47,8 +47,8 @@ FakeScript PlacesScript() {
   return script;
 }
 
-/// Attention of every kind that keeps: MultiheadAttention within a Residual, an encoder layer and
-/// GroupedQueryAttention with rotary positions.
+/// A network with every kind of attention that keeps keys and values: MultiheadAttention within a
+/// Residual, an encoder layer, and GroupedQueryAttention with rotary positions.
 std::vector<LayerSpec> LanguageNet() {
   const Value::Map causal = {{"causal", true}, {"batch_first", true}};
   Value::Map encoder = causal;
@@ -80,7 +80,7 @@ Value::Map Grid(int pipe, int data, int model, int rows = 1) {
           {"eval", MapOf({{"batch", rows}})}};
 }
 
-/// Prompts of several lengths, two of them equal.
+/// A request with prompts of several lengths, two of which are equal.
 TextRequest Asked(double temperature, bool keeps = true) {
   TextRequest request;
   request.prompts = {{1, 2, 3}, {4}, {5, 6, 7}, {8, 9, 10, 11, 12}, {3, 1}};
@@ -90,7 +90,7 @@ TextRequest Asked(double temperature, bool keeps = true) {
   return request;
 }
 
-/// The new tokens by prompt, and how they were written.
+/// The new tokens by prompt, and the engine's report.
 std::pair<TextList, TextReport> Written(const Job& job, const TextRequest& request,
                                         FakeScript script = PlacesScript()) {
   const auto engine = testing::Start(job, script);
@@ -118,13 +118,14 @@ TEST(GenerationTest, EqualsTheWholeTextForEveryToken) {
     EXPECT_EQ(kept, whole);
     EXPECT_EQ(kept_report.note, "");
     EXPECT_EQ(whole_report.kept_bytes, 0);
-    // 5 texts of 14 + 9 tokens; 16 + 16 + 8 floats of keys, as many of values.
+    // 5 texts with 14 + 5 * 9 tokens in all; 16 + 16 + 8 floats of keys per token, and as many of
+    // values.
     EXPECT_EQ(kept_report.kept_bytes, (14 + 5 * 9) * 2 * (16 + 16 + 8) * 4);
     for (const auto& text : kept) EXPECT_EQ(text.size(), 9u);
   }
 }
 
-/// Whose softmax are the probabilities.
+/// The network ends with a softmax; the logarithms of its probabilities serve as scores.
 TEST(GenerationTest, OfProbabilitiesTheLogarithmsAreTheScores) {
   const auto written = [](const LayerSpec& last) {
     std::vector<LayerSpec> net = LanguageNet();
@@ -205,23 +206,23 @@ TEST(GenerationTest, GoesOnWithTrainingBetweenTexts) {
   for (const double loss : losses) EXPECT_EQ(alone->TrainStep().loss, loss);
 }
 
-// ---- Layers that cannot take a token alone
+// ---- Layers that cannot take a token alone ----
 
-/// With `layer` behind the embedding.
+/// The network with `layer` after the embedding.
 std::vector<LayerSpec> NetWith(const LayerSpec& layer) {
   std::vector<LayerSpec> net = LanguageNet();
   net.insert(net.begin() + 1, layer);
   return net;
 }
 
-/// Layer 2 of a FakeScript.
+/// A script with `function` as layer 2.
 FakeScript ScriptWith(FunctionLayer::Function function) {
   FakeScript script = PlacesScript();
   script.layers[2] = std::move(function);
   return script;
 }
 
-/// What is said of the layer; the texts are those of whole runs.
+/// The report's note on the network. Also checks that the texts equal those of whole runs.
 std::string NoteOn(const std::vector<LayerSpec>& net, const FakeScript& script = PlacesScript()) {
   const Job job = LanguageJob(net, Grid(2, 1, 1));
   const TextList whole = Written(job, Asked(1.0, /*keeps=*/false), script).first;
@@ -269,7 +270,7 @@ TEST(TokenProbeTest, LetsLayersPassThatSeeTokensAlone) {
   EXPECT_EQ(NoteOn(NetWith(ScriptedLayer(2)), ScriptWith(scaled)), "");
 }
 
-// ---- Errors
+// ---- Errors ----
 
 std::string ErrorWith(const Job& job, const TextRequest& request) {
   FakeScript script = PlacesScript();
@@ -331,7 +332,8 @@ TEST(GenerationTest, KeepsAsManyBytesAsThePlanCounts) {
   }
 }
 
-/// What attention really keeps, of layers in which it stands several times, or has its own type.
+/// Compares with what attention really keeps, in layers that contain several or have their own
+/// type.
 TEST(GenerationTest, CountsWhatLayersKeep) {
   const at::NoGradGuard no_grad;
   const Value::Map causal = {{"causal", true}, {"batch_first", true}};

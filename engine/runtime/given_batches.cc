@@ -1,4 +1,4 @@
-// The checks of planning and of stages, for tensors that nobody planned.
+// Applies the checks of planning and of stages to tensors that the caller gives.
 #include "engine/runtime/given_batches.h"
 
 #include "engine/base/error.h"

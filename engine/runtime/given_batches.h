@@ -1,4 +1,5 @@
-// GivenBatches: whether micro-batches that a caller brings fit the job, before ranks see them.
+// GivenBatches: checks micro-batches that a caller brings against the job before any rank sees
+// them.
 #pragma once
 
 #include <memory>
@@ -11,18 +12,19 @@
 
 namespace strata {
 
-/// An error on a rank ends the engine. What is found here, on the caller's thread, ends nothing.
-/// Tokens beyond the table of another layer than the first, and what a loss of the script refuses,
-/// only the ranks find.
+/// An error on a rank ends the engine; an error that this check finds, in the caller's thread, does
+/// not. Two errors are found only by the ranks: tokens outside the table of a layer other than the
+/// first, and targets that a scripted loss refuses.
 class GivenBatches {
  public:
-  /// The script must outlive this object.
+  /// `script` must outlive this object; job and plan are copied.
   GivenBatches(const Job& job, const Plan& plan, EngineScript& script);
 
-  /// Throws ConfigError for inputs that the layers cannot take, tokens that the first one has no
-  /// row for, and micro-batches without rows.
+  /// Throws ConfigError for inputs that the layers cannot take, for tokens that have no row in the
+  /// first layer's table, and for micro-batches without rows.
   void CheckInputs(const MicroBatches& batches) { Check(batches, /*has_targets=*/false); }
-  /// Also for targets that the loss cannot take: shapes, and labels that the output has not.
+  /// Checks inputs as CheckInputs() does, and targets against the loss: their shapes, and that
+  /// labels are classes of the output.
   void CheckAll(const MicroBatches& batches) { Check(batches, /*has_targets=*/true); }
 
  private:
@@ -34,7 +36,7 @@ class GivenBatches {
   const Plan plan_;
   const LayerSpec planned_loss_;
   RunTables tables_;
-  std::unique_ptr<Loss> loss_;  // null where it is the script's, or there is none
+  std::unique_ptr<Loss> loss_;  // null if the loss is scripted, or if there is none
 };
 
 }  // namespace strata

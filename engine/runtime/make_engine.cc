@@ -1,4 +1,4 @@
-// The links and groups that a plan needs, in the one order in which all ranks open them.
+// Computes the links and groups of a plan, in the one order in which all ranks open them.
 #include "engine/runtime/make_engine.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Makers of engines, for those who may include torch: the engine's shared library and lua/.
+// Functions that make engines, for code that may include torch: the engine's shared library and
+// lua/.
 #pragma once
 
 #include <memory>
@@ -16,34 +17,35 @@
 
 namespace strata {
 
-/// Every direction that training or evaluating the plan needs, in the order in which all ranks open
-/// them: between neighbouring stages on different ranks, activations forward (channel 0) and
-/// gradients back (channel 1).
+/// All links that training and evaluating the plan need, in the order in which all ranks open them.
+/// Between neighbouring stages on different ranks, activations go forward on channel 0 and
+/// gradients back on channel 1.
 std::vector<LinkSpec> LinksOf(const Plan& plan);
 
-/// Every group of at least two ranks, in the order of Grid::Created(): "replica" (all ranks of one
-/// data index), "data", "pipe" and "model" (ranks that differ on this axis only); then "world", and
-/// those that hold tied parameters, in the order of keys.
+/// All groups of at least two ranks, in the order of Grid::Created(): "replica" (all ranks of one
+/// data index), then "data", "pipe" and "model" (ranks that differ on this axis only), then
+/// "world", and last the groups of ranks that hold tied parameters, in the order of keys.
 std::vector<GroupSpec> GroupsOf(const Plan& plan);
 
-/// This process (or thread) as one rank of the plan; the transport says which, `place` where it is
-/// among the ranks of its machine: it takes the GPU of its local rank, and its part of the cores.
-/// Collective: all ranks make their engines together. Sets the number of threads of the calling
-/// thread, which then is the only one that may call the engine (but for Abort() and Position()).
+/// Makes an engine in which this process (or thread) is one rank of the plan. The transport says
+/// which rank; `place` gives its place among the ranks of its machine, which decides its GPU and
+/// its share of the cores. Collective: all ranks make their engines together. Sets the number of
+/// threads of the calling thread. Only that thread may call the engine afterwards, except for
+/// Abort() and Position().
 ///
 /// `script` serves this rank alone and must outlive the engine; job and plan are copied.
-/// `programs`: the plan's, as far as they were proved before; null: this rank proves them. Throws
-/// ConfigError (what the layers or the data say) and WorldError.
+/// `programs`: programs of the plan that are already proved; null: this rank proves them itself.
+/// Throws ConfigError (for what the layers or the data say) and WorldError.
 std::unique_ptr<Engine> MakeRankEngine(const Job& job, const Plan& plan, EngineScript& script,
                                        std::unique_ptr<Transport> transport, const RankPlace& place,
                                        std::shared_ptr<ProvedPrograms> programs = nullptr);
 
-/// All ranks of the plan as threads of this process. They live as long as the engine; calls come
-/// from any one thread at a time. `script` serves all ranks and must outlive the engine. An
-/// exception of one rank aborts the others and is rethrown once. A rank that the watchdog found
-/// hanging in somebody's code cannot be ended: after a grace of some seconds its thread is left
-/// behind, so that the caller gets the error and Close() returns. `flight`: a record for each rank,
-/// or none.
+/// Makes an engine that runs all ranks of the plan as threads of this process. The threads live as
+/// long as the engine. Any thread may call the engine, one at a time. `script` serves all ranks and
+/// must outlive the engine. If one rank throws, the others are aborted, and the exception is
+/// rethrown once. A rank that hangs in foreign code cannot be stopped: some seconds after the
+/// watchdog has reported it, its thread is detached, so that the caller gets the error and Close()
+/// returns. `flight`: one flight record per rank, or empty.
 std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
                                           std::span<FlightRing> flight = {});
 

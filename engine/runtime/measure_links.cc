@@ -1,4 +1,9 @@
-// The lower rank of a pair leads: it says what comes, the other one does the same.
+// In each round every rank has one partner. The lower rank of the pair leads: it sends an order
+// (bytes, count, direction) and both ranks carry it out. The leader measures round trips of small
+// messages for the latency, then one larger message to estimate how large and how many messages fit
+// into the time, then these for the bandwidth. Lower quartiles of the times exclude disturbances by
+// other programs. At the end all ranks gather all results. With n ranks this takes n - 1 (n odd: n)
+// rounds.
 #include "engine/runtime/measure_links.h"
 
 #include <ATen/ops/full.h>
@@ -19,18 +24,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kChannel = 0;
-constexpr int kPings = 40, kFirstPings = 5;                   // the first ones do not count
+constexpr int kPings = 40, kFirstPings = 5;                   // the first messages are not counted
 constexpr int64_t kSmall = 1 << 10, kFirstLarge = 128 << 10;  // bytes
-/// As of two replicas that sum a bucket of gradients.
+/// The size of a bucket of gradients that two replicas sum.
 constexpr int64_t kLarge = 8 << 20;
 constexpr int kLeastLarge = 3, kMostLarge = 40;
-constexpr double kUndisturbed = 0.25;  // of messages: what they take when nothing else runs
+constexpr double kUndisturbed = 0.25;  // quantile of the times: close to that of an idle machine
 
 /// What the two ranks of a pair do next.
 struct Order {
   int64_t bytes = 0;
-  int64_t count = 0;    ///< 0 = nothing any more
-  int64_t at_once = 0;  ///< both send, else one answers the other
+  int64_t count = 0;  ///< number of messages; 0 ends the measurement
+  /// If not 0, both send at once; otherwise the follower answers the leader.
+  int64_t at_once = 0;
 };
 
 class Pair {
@@ -44,7 +50,8 @@ class Pair {
     Run({.bytes = kSmall, .count = kFirstPings});
     LinkRates link;
     link.latency = Quantile(Run({.bytes = kSmall, .count = kPings}), kUndisturbed) / 2;
-    // How large, and how many, a slow link can take in the time; the first is slower than others.
+    // Estimates how large and how many messages a slow link can send in the time. The first message
+    // is slower than later ones, so the second one counts.
     const double first = Run({.bytes = kFirstLarge, .count = 2, .at_once = 1})[1];
     const double share = seconds / (kLeastLarge + 1) / first;
     const int64_t bytes =
@@ -70,7 +77,7 @@ class Pair {
     return Do(order);
   }
 
-  /// Seconds of each message, as whoever leads sees it.
+  /// Returns the seconds of each exchange.
   std::vector<double> Do(const Order& order) {
     const at::Tensor message = at::full({order.bytes}, 1, at::TensorOptions(at::kByte)).to(device_);
     std::vector<double> seconds;
@@ -119,7 +126,7 @@ class Pair {
   bool leads_ = false;
 };
 
-/// What a rank has measured, for the others.
+/// The measurements of this rank as a value, for the other ranks.
 Value ToValue(const std::string& host, const std::vector<std::pair<int, LinkRates>>& links) {
   Value::List list;
   for (const auto& [partner, link] : links) {
@@ -141,9 +148,10 @@ std::vector<LinkSpec> LinksBetweenAll(int ranks) {
 }
 
 int PartnerOf(int rank, int round, int ranks) {
-  const int moving = ranks % 2 == 0 ? ranks - 1 : ranks;  // of an odd number one has none in turn
+  // An odd number leaves one rank out per round.
+  const int moving = ranks % 2 == 0 ? ranks - 1 : ranks;
   if (rank == moving) {
-    const int half = (moving + 1) / 2;  // of a number that twice is `round`
+    const int half = (moving + 1) / 2;  // the rank whose double is `round`, modulo `moving`
     return round * half % moving;
   }
   const int partner = (round - rank % moving + moving) % moving;

@@ -1,4 +1,5 @@
-// MeasureLinks: what messages take between each two ranks, over the transport that a job would use.
+// MeasureLinks: measures latency and bandwidth between each pair of ranks, over the transport that
+// a job would use.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,20 +12,20 @@
 
 namespace strata {
 
-/// The links that MeasureLinks() sends over: between all ranks, in both directions.
+/// The links that MeasureLinks() needs: between all pairs of ranks, in both directions.
 std::vector<LinkSpec> LinksBetweenAll(int ranks);
 
-/// The other rank of each in round `round` of n - 1 (n even) or n: all pairs meet once, each rank
-/// has one partner at a time, or with an odd number of ranks itself. The circle method: rank n - 1
-/// stays, the others move on by one from round to round.
+/// The partner of `rank` in round `round`, by the circle method: rank n - 1 stays while the others
+/// rotate by one per round. In n - 1 rounds (n if n is odd) every pair meets once. With an odd
+/// number of ranks, one rank per round has no partner and gets itself.
 int PartnerOf(int rank, int round, int ranks);
 
-/// Collective: sends small messages there and back, and large ones both ways at once, between all
-/// pairs of ranks, as many at a time as there can be; for about `seconds` in all, more where single
-/// messages take longer. A pair's latency is half of a small one's way there and back, its
-/// bandwidth that of a large one, in each direction while the other one is busy too; of those that
-/// a quarter is faster than. All ranks get the same table. `host`: the name of this rank's machine.
-/// `device`: where the messages lie. Throws as the links do.
+/// Collective. Measures every pair of ranks, as many pairs at the same time as possible: small
+/// messages go there and back, large ones in both directions at once. It takes about `seconds` in
+/// all, or more if single messages are slow. The latency of a pair is half the round trip of a
+/// small message. The bandwidth, in each direction while both are busy, follows from the time of a
+/// large one. Both use the lower quartile of the times. All ranks get the same table. `host`: the
+/// name of this rank's machine. `device`: where the messages are allocated. Throws as the links do.
 LinkTable MeasureLinks(Transport& transport, const std::string& host, at::Device device,
                        double seconds);
 

@@ -65,7 +65,7 @@ TEST(MeasureLinks, AllRanksGetOneTable) {
   EXPECT_EQ(table["pairs"].as_list().size(), 3u);
 }
 
-// Small messages go over wires, large ones through Gloo.
+// Between processes, small messages go over wires and large ones through Gloo.
 TEST(MeasureLinks, BetweenProcesses) {
   constexpr int kRanks = 2;
   const std::vector<int> statuses = testing::RunProcesses(kRanks, [](const RankPlace& place) {

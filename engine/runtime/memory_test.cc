@@ -1,5 +1,5 @@
-// What engines take of memory where a plan says how much that is: at the start, and while a save is
-// written. By the accounts of tensors (engine/base/tensors/allocator.h); ranks are threads.
+// Compares the memory that engines use, at the start and while a save is written, with what the
+// plan says. Uses the accounts of tensors (engine/base/tensors/allocator.h); ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,10 +25,10 @@ using testing::MapOf;
 using testing::Start;
 
 constexpr int64_t kWidth = 128, kRows = 8, kLayers = 12;
-constexpr int64_t kLayer = 4 * kWidth * kWidth;  // bytes of a layer's weight in float32
+constexpr int64_t kLayer = 4 * kWidth * kWidth;  // bytes of one layer's weight in float32
 
-/// Twelve large layers on two ranks, with few activations; in containers, which have the tensors
-/// of the layers in them, too.
+/// Twelve large layers on two ranks, with few activations. They are in containers, which list the
+/// tensors of their layers as well.
 Job MakeJob(const Value::Map& more) {
   const LayerSpec linear = Make("Linear", {kWidth, kWidth});
   const std::vector<LayerSpec> layers(kLayers, MakeLayer("Sequential", {}, {}, {linear}, ""));
@@ -65,7 +65,7 @@ class MemoryTest : public ::testing::Test {
     ResetPeaks();
     return Start(job, script_);
   }
-  /// The most that a rank has had since, beside what it has now.
+  /// The peak memory of a rank since the last reset, above its current memory.
   static int64_t PeakBeside(int rank) { return MemoryOf(rank).peak - MemoryOf(rank).current; }
   static void ResetPeaks() {
     for (int rank = 0; rank < 2; ++rank) ResetPeakMemory(rank);
@@ -85,7 +85,7 @@ class MemoryTest : public ::testing::Test {
     return digests;
   }
 
-  /// A limit of memory that lets a rank copy what it saves, once.
+  /// A limit of memory that lets a rank copy what it saves once.
   int64_t LimitForOneCopy() {
     int64_t limit = 0;
     for (const RankMemory& rank : Planned(MakeJob({}), script_)) {
@@ -117,7 +117,7 @@ TEST_F(MemoryTest, AStartTakesNoMoreThanWhatSteps) {
     const std::vector<RankMemory> planned = Planned(job, script_);
     const auto engine = StartAnew(job);
     for (const RankMemory& rank : planned) {
-      // While a layer is built, its values are there in float32, too.
+      // While a layer is built, its values exist in float32 as well.
       EXPECT_LE(MemoryOf(rank.rank).peak, rank.weights + rank.gradients + 2 * kLayer)
           << kind.name << " on rank " << rank.rank;
     }
@@ -125,7 +125,7 @@ TEST_F(MemoryTest, AStartTakesNoMoreThanWhatSteps) {
   }
 }
 
-/// Averages of bf16 are in float32, and the values wait beside them.
+/// Averages of bf16 parameters are in float32, and the values are kept beside them.
 TEST_F(MemoryTest, AnEvaluationOfAveragesTakesWhatIsPredicted) {
   const Job job =
       MakeJob({{"ema", 0.9}, {"precision", MapOf({{"1", "bf16"}, {"params", "bf16"}})}});
@@ -156,13 +156,14 @@ TEST_F(MemoryTest, ASaveBesideTheTrainingCopiesWhereThereIsRoom) {
   const auto engine = StartAnew(MakeJob({{"save", Save({{"every", 1}})}}));
   engine->TrainStep();
   for (int rank = 0; rank < 2; ++rank) {
-    constexpr int64_t kValues = kLayer * kLayers / 2;  // of weights, gradients and the copy each
+    // Bytes each of weights, gradients and the copy.
+    constexpr int64_t kValues = kLayer * kLayers / 2;
     EXPECT_GE(MemoryOf(rank).peak, 3 * kValues) << rank;
   }
   engine->Close();
 }
 
-/// Each rank of a machine may copy as much as this one.
+/// Every rank of the machine must have memory for a copy like this rank's.
 TEST_F(MemoryTest, ASaveWaitsWhereTheMachineHasNoRoomForTheCopiesOfItsRanks) {
   const Job job = MakeJob({{"parallel", MapOf({{"pipe", 1}})}, {"save", Save({{"every", 1}})}});
   for (const int here : {1, 1 << 30}) {
@@ -170,7 +171,7 @@ TEST_F(MemoryTest, ASaveWaitsWhereTheMachineHasNoRoomForTheCopiesOfItsRanks) {
     RankPlace place;
     place.local_world_size = here;
     Plan plan = PlanJob(job, {}, &script_);
-    plan.transport = "gloo";  // each rank of a machine is a process
+    plan.transport = "gloo";  // in which each rank is a process
     ::testing::internal::CaptureStderr();
     const auto engine =
         MakeRankEngine(job, plan, script_, std::move(MakeThreadTransports(1, {})[0]), place);
@@ -181,8 +182,8 @@ TEST_F(MemoryTest, ASaveWaitsWhereTheMachineHasNoRoomForTheCopiesOfItsRanks) {
   }
 }
 
-/// The copy of a save that is being written is in the peak of the steps beside it. The next save
-/// has its own in that one's place.
+/// The copy of a save in progress is part of the peak of the steps beside it. The next save's copy
+/// takes its place, so it must not be counted twice.
 TEST_F(MemoryTest, ThePeakOfStepsBesideASaveIsNotThatOfTheNext) {
   const std::vector<RankMemory> planned = Planned(MakeJob({}), script_);
   ::testing::internal::CaptureStderr();
@@ -197,8 +198,8 @@ TEST_F(MemoryTest, ThePeakOfStepsBesideASaveIsNotThatOfTheNext) {
   EXPECT_GT(peak, planned[0].total() + planned[0].weights / 2) << "which is in the peak";
 }
 
-/// The first save is written beside the second step. This one has so many rows that its own save
-/// has no room for a copy: the next step makes it, where nobody else does.
+/// The first save is written while the second step runs. That step has so many rows that there is
+/// no memory for a copy of its own save, so the next step makes it if nobody calls FinishSave().
 TEST_F(MemoryTest, ASaveThatAStepOwesIsMadeBeforeTheNextOne) {
   script_.data[1] = [](int64_t i) { return Rows(i, i / 2 == 1 ? 64 * kRows : kRows); };
   ::testing::internal::CaptureStderr();
@@ -215,7 +216,7 @@ TEST_F(MemoryTest, ASaveThatAStepOwesIsMadeBeforeTheNextOne) {
   EXPECT_THAT(told, ::testing::ElementsAre(0, 1, 2, 3));
 }
 
-/// A stage of many layers and one of few: the second has room for a copy.
+/// One stage has many layers and one has few. Only the second has memory for a copy.
 TEST_F(MemoryTest, ASaveWaitsForTheDiskWhereARankHasNoRoomForACopy) {
   const Value cuts = Value::IntList({0, 10, kLayers});
   const std::vector<RankMemory> planned = Planned(MakeJob({{"partition", cuts}}), script_);
@@ -230,14 +231,15 @@ TEST_F(MemoryTest, ASaveWaitsForTheDiskWhereARankHasNoRoomForACopy) {
       const StepResult result = engine->TrainStep();
       if (more.empty()) continue;
       EXPECT_LE(result.peak_memory, limit) << step;
-      // What the step was is told before its save counts.
+      // The result of a step is returned before its save is complete.
       EXPECT_THAT(ListSaves(folder_.Inside("runs")), ::testing::SizeIs((step - 1) / 2)) << step;
       EXPECT_FALSE(result.save) << step;
       EXPECT_EQ(result.owes_save, step % 2 == 0) << step;
       if (result.owes_save) {
         EXPECT_EQ(engine->FinishSave().error, "") << step;
       }
-      for (const char* file : {"rank-00000", "rank-00001"}) {  // whole before the next step begins
+      // Complete before the next step begins.
+      for (const char* file : {"rank-00000", "rank-00001"}) {
         EXPECT_EQ(CountSyncs(log, file), step / 2) << file;
       }
       EXPECT_THAT(ListSaves(folder_.Inside("runs")), ::testing::SizeIs(step / 2)) << step;

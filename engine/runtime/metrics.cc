@@ -1,3 +1,8 @@
+// Every metric is a function that turns one micro-batch into a short list of sums, a function that
+// adds two such lists, and a function that computes the result from the final sums (table
+// kMetrics). Sums that are counts are added at once; others are kept per micro-batch. At the end
+// all ranks gather the lists of all ranks and add them in the order of micro-batches, so that all
+// have the same bits for any plan.
 #include "engine/runtime/metrics.h"
 
 #include <ATen/TensorOperators.h>
@@ -25,7 +30,8 @@ namespace {
 using T = at::Tensor;
 using Sums = std::vector<double>;
 
-/// Counts are exact in any order; sums of other numbers are added in the order of micro-batches.
+/// The key of metrics that are counts, which are exact in any order. Sums of other numbers are
+/// added in the order of micro-batches, for equal bits.
 constexpr int64_t kCounts = -1;
 
 Sums ToSums(const T& tensor) {
@@ -34,15 +40,16 @@ Sums ToSums(const T& tensor) {
   return {values, values + host.numel()};
 }
 
-/// Scores of shape (labels, classes), and the labels that count.
+/// Scores of shape (labels, classes), and the labels, without those that are ignored.
 struct Classes {
   T scores;
   T labels;
 };
 
-/// Output and target as rows of scores, one row a label. The label of probabilities is the class
-/// with the largest one. BCELoss and BCEWithLogitsLoss have one score for two classes, those below
-/// and above a threshold.
+/// Rearranges output and target to rows of scores, one per label. For targets that are
+/// probabilities, the label is the class with the highest one. BCELoss and BCEWithLogitsLoss have a
+/// single score for two classes; it is compared with a threshold, which becomes the score of the
+/// other class.
 Classes ClassesOf(const LayerSpec& loss, const T& output, const T& target) {
   if (const std::optional<double> threshold = ClassThreshold(loss)) {
     const T flat = output.flatten();
@@ -63,7 +70,7 @@ Classes ClassesOf(const LayerSpec& loss, const T& output, const T& target) {
   return classes;
 }
 
-/// Throws ConfigError unless the metric has a target for each element of the output, at its place.
+/// Throws ConfigError unless output and target have equal shapes.
 void RequireSameShape(const char* metric, const T& output, const T& target) {
   if (output.sizes() == target.sizes()) return;
   throw ConfigError(Str(metric, ": expected a target in the output's shape ",
@@ -77,15 +84,15 @@ Sums Top(const Classes& of, int64_t count) {
   return {right.item<double>(), static_cast<double>(of.labels.numel())};
 }
 
-/// How often each label (row) was taken for each class (column).
+/// Counts how often each label (row) was predicted as each class (column).
 Sums Confusion(const Classes& of) {
   const int64_t classes = of.scores.size(1);
   return ToSums(at::bincount(of.labels * classes + of.scores.argmax(1), {}, classes * classes));
 }
 
-/// Of each column of the targets: their number, the first of them, how far their mean is from it,
-/// the sum of their squared distances from the mean, and the sum of the errors' squares. Sums of
-/// the targets' own squares would lose what matters where targets are large beside their
+/// For each column of the targets: their number, the first target, the distance of their mean from
+/// the first, the sum of squared distances from the mean, and the sum of squared errors. Sums of
+/// squares of the targets themselves would lose precision if targets are large compared with their
 /// differences.
 constexpr size_t kMoments = 5;
 
@@ -98,13 +105,14 @@ Sums Moments(const T& output, const T& target) {
       at::stack({count, first, mean, (shifted - mean).square().sum(0), (t - y).square().sum(0)}));
 }
 
-/// Makes of the Moments() of some samples those of these and further ones (Chan et al., 1979).
+/// Merges the Moments() of further samples into those of `sums` (Chan et al., 1979).
 void AddMoments(Sums& sums, const Sums& more) {
   const size_t columns = sums.size() / kMoments;
   for (size_t c = 0; c < columns; ++c) {
     const auto at = [&](size_t row) { return row * columns + c; };
     const double count = sums[at(0)], added = more[at(0)], all = count + added;
-    const double apart = more[at(1)] - sums[at(1)] + more[at(2)] - sums[at(2)];  // of the means
+    // Distance between the means.
+    const double apart = more[at(1)] - sums[at(1)] + more[at(2)] - sums[at(2)];
     sums[at(0)] = all;
     sums[at(2)] += apart * (added / all);
     sums[at(3)] += more[at(3)] + apart * apart * (count * added / all);
@@ -117,7 +125,7 @@ Sums Errors(const T& output, const T& target) {
   return {(output.to(at::kDouble) - t).abs().sum().item<double>(), static_cast<double>(t.numel())};
 }
 
-/// -log of the labels' probabilities.
+/// The sum of -log of the labels' probabilities, and the number of labels.
 Sums LogLikelihood(const LayerSpec& loss, const Classes& of) {
   const T scores = of.scores.to(at::kDouble), labels = of.labels.unsqueeze(1);
   T minus = -scores.gather(1, labels);
@@ -125,7 +133,8 @@ Sums LogLikelihood(const LayerSpec& loss, const Classes& of) {
   return {minus.sum().item<double>(), static_cast<double>(of.labels.numel())};
 }
 
-/// Whether exp(loss) is the perplexity. Of a function of the script it is taken to be.
+/// True if exp(loss) is the perplexity, because the loss is a plain mean of -log probabilities.
+/// This is assumed of a function of the script.
 bool IsMeanOfLogs(const LayerSpec& loss) {
   if (loss.scripted) return true;
   const auto is = [&](const char* name, const Value& usual) {
@@ -141,7 +150,8 @@ int64_t ClassesIn(const Sums& table) {
   return std::llround(std::sqrt(static_cast<double>(table.size())));
 }
 
-/// Of the second of two classes, else the mean over the classes that were there or were taken.
+/// The F1 score of the second of two classes; otherwise the mean over all classes that occur as a
+/// label or as a prediction.
 double F1(const Sums& table) {
   const int64_t classes = ClassesIn(table);
   double sum = 0, present = 0;
@@ -158,8 +168,8 @@ double F1(const Sums& table) {
   return present == 0 ? 0 : sum / present;
 }
 
-/// The mean over the columns. One whose targets are all alike has nothing to explain: it counts 1
-/// where it is met, else 0, as scikit-learn has it.
+/// The mean of R2 over the columns. A column with constant targets counts 1 if all predictions are
+/// exact, else 0, as in scikit-learn.
 double R2(const Sums& sums) {
   const size_t columns = sums.size() / kMoments;
   double sum = 0;
@@ -195,10 +205,10 @@ using Read = Sums (*)(const LayerSpec& loss, const T& output, const T& target);
 
 struct Metric {
   const char* name;
-  bool counts;  ///< sums are whole numbers
+  bool counts;  ///< the sums are whole numbers
   Read read;
   Value (*result)(const Sums&);
-  /// Adds those of further samples.
+  /// Adds the sums of further samples.
   void (*add)(Sums& sums, const Sums& more) = AddSums;
 };
 
@@ -290,7 +300,8 @@ Value Metrics::Take(double loss, bool speaks, Transport& transport) {
     own.emplace_back(Value::List{key.first, key.second, Value::List(sums.begin(), sums.end())});
   }
   sums_.clear();
-  // Of all ranks, in the order of micro-batches; several ranks have counts.
+  // Items of all ranks, ordered by (entry, micro-batch). Counts come from several ranks under one
+  // key.
   std::multimap<std::pair<int64_t, int64_t>, Value> all;
   for (const std::string& text : transport.Gather(Value(own).ToJson())) {
     const Value ranks = Value::FromJson(text);
@@ -309,7 +320,7 @@ Value Metrics::Take(double loss, bool speaks, Transport& transport) {
   Value result = Value::MakeMap();
   for (size_t i = 0; i < entries_.size(); ++i) {
     const auto total = totals.find(static_cast<int64_t>(i));
-    if (entries_[i].read && total == totals.end()) continue;  // no data
+    if (entries_[i].read && total == totals.end()) continue;  // no data were read
     result.Set(entries_[i].name,
                entries_[i].result(total == totals.end() ? Sums() : total->second, loss));
   }

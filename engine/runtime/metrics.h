@@ -1,8 +1,8 @@
 // Metrics: numbers about all outputs and targets of an evaluation (job.eval.metrics).
 //
-// Each micro-batch gives sums (right labels, squares of errors, a table of classes), which are
-// put together over all micro-batches of all replicas in one order before anything is divided. So a
-// metric is that of all samples at once, with the same bits for any plan.
+// Each micro-batch gives sums (correct labels, squared errors, a confusion table). These sums are
+// added over all micro-batches of all replicas in one fixed order before anything is divided. So a
+// metric is computed over all samples at once, with the same bits for any plan.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,18 @@ namespace strata {
 
 class Metrics : public OutputReader {
  public:
-  /// `loss`: the planned one (plan.h).
+  /// `loss`: the planned loss (plan.h).
   Metrics(const Job& job, const LayerSpec& loss, LayerScript& script);
   ~Metrics() override;
 
   bool empty() const { return entries_.empty(); }
-  /// Of the run that begins: the place of its first micro-batch among all of the evaluation.
+  /// Begins a run. `first`: the index of its first micro-batch among all micro-batches of the
+  /// evaluation.
   void BeginRun(int64_t first) { first_ = first; }
   void Read(int m, const Tensors& output, const Tensors& target) override;
-  /// Collective: by name a number, or the rows of the table "confusion" (of true labels). Forgets
-  /// what it read. `speaks`: whether this rank tells what it read.
+  /// Collective. Returns the metrics by name: numbers, or the rows of the table "confusion" (one
+  /// row per true label). Resets the sums. `speaks`: true if this rank contributes what it read;
+  /// other ranks of its model axis have read the same.
   Value Take(double loss, bool speaks, Transport& transport);
 
  private:
@@ -38,7 +40,8 @@ class Metrics : public OutputReader {
 
   std::vector<Entry> entries_;
   int64_t first_ = 0;
-  std::map<std::pair<int64_t, int64_t>, Sums> sums_;  // by the entry, and the micro-batch's place
+  // By (index of the entry, index of the micro-batch).
+  std::map<std::pair<int64_t, int64_t>, Sums> sums_;
 };
 
 }  // namespace strata

@@ -21,7 +21,7 @@ using testing::MapOf;
 
 constexpr int kSamples = 24;
 
-/// Scores of three classes, and labels of which the fourth does not count.
+/// Scores of three classes, and labels; the fourth label is not counted.
 Tensors Scores(int from, int count) {
   return {at::arange(3 * from, 3 * (from + count), at::kDouble).mul(1.7).sin().view({count, 3})};
 }
@@ -29,7 +29,7 @@ Tensors Labels(int from, int count) {
   at::Tensor labels = at::arange(from, from + count).mul(5).add(1).remainder(7).remainder(3);
   return {labels.masked_fill(at::arange(from, from + count).eq(3), -100)};
 }
-/// Two numbers a sample, and targets near them.
+/// Two numbers per sample, and targets near them.
 Tensors Numbers(int from, int count) {
   return {at::arange(2 * from, 2 * (from + count), at::kDouble).mul(0.7).sin().view({count, 2})};
 }
@@ -43,7 +43,7 @@ Job Asked(const char* loss, std::vector<std::string> names) {
                           {{"eval", MapOf({{"metrics", metrics}})}});
 }
 
-/// What `replicas` make of all samples, in micro-batches of `rows`.
+/// The metrics that `replicas` replicas compute over all samples, in micro-batches of `rows`.
 Value Of(const Job& job, Make outputs, Make targets, int rows, int replicas) {
   auto ends = MakeThreadTransports(replicas, {});
   Value result;
@@ -117,7 +117,7 @@ TEST(Metrics, TheLikeliestOfProbabilitiesIsTheLabel) {
   EXPECT_EQ(Of(job, Scores, probabilities, kSamples, 1), Of(job, Scores, labels, kSamples, 1));
 }
 
-/// What one rank reads of one micro-batch.
+/// The metrics of one rank after reading one micro-batch.
 Value OfOne(const Job& job, const LayerSpec& loss, const at::Tensor& output,
             const at::Tensor& target) {
   testing::FakeScript script;
@@ -164,8 +164,8 @@ TEST(Metrics, OfNumbersCompareElementsAtTheSamePlace) {
   }
 }
 
-/// A loss with smoothing, weights or sums is no mean of logs, of which perplexity is the
-/// exponential.
+/// A loss with smoothing, weights or sums is not a mean of -log probabilities, so its exponential
+/// is not the perplexity.
 TEST(Metrics, PerplexityIsThatOfTheLabelsWhateverTheLoss) {
   const at::Tensor labels = Labels(0, kSamples)[0], counted = labels.ne(-100);
   const at::Tensor logs = Scores(0, kSamples)[0].log_softmax(1);
@@ -212,7 +212,7 @@ TEST(Metrics, OfNumbersAreThoseOfAllSamples) {
   EXPECT_EQ(Of(job, Numbers, Targets, 4, 1), Of(job, Numbers, Targets, 4, 3));
 }
 
-/// House prices, years or timestamps: the differences are small beside the numbers.
+/// As for house prices, years or timestamps: the differences are small compared with the numbers.
 TEST(Metrics, R2OfLargeTargetsIsThatOfTheirDifferences) {
   const Job job = Asked("MSELoss", {"r2", "mae"});
   const Make far = [](int from, int count) { return Tensors{Targets(from, count)[0].add(16e6)}; };

@@ -1,4 +1,4 @@
-// Cuts inside of layers: the bits are those of a training that is not cut, wherever parts are.
+// Cuts inside of layers must not change any bit, wherever the parts are.
 #include "engine/layers/parts.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::Make;
 using testing::MapOf;
 using testing::Start;
 
-/// Each kind of layer that has parts, one with a name and one that does not learn everything.
+/// Every kind of layer that has parts; one has a name, one has frozen parameters.
 std::vector<LayerSpec> Layers() {
   const Value::Map options = {{"dim_feedforward", 12}, {"dropout", 0.3}, {"batch_first", true}};
   const auto with = [&](Value::Map more) {
@@ -42,8 +42,8 @@ LayerSpec Holding(const char* type, std::vector<LayerSpec> layers, Value::Map na
   return MakeLayer(type, {}, named, std::move(layers), "net.lua:3");
 }
 
-/// Containers: one that draws at its end, one with statistics, one in another; behind a value that
-/// passes them all.
+/// Containers: one that draws random numbers at its end, one with statistics, one inside another. A
+/// connection passes all of them.
 std::vector<LayerSpec> Containers() {
   const LayerSpec relu = Make("ReLU", {}, {{"inplace", true}});
   return {
@@ -86,7 +86,7 @@ Job MakeJob(int pipe, const Value& partition, const Value::Map& more = {},
   return testing::MakeJob(layers, Make("CrossEntropyLoss"), testing::With(keys, more));
 }
 
-/// What must not depend on where the cuts are.
+/// The results that must not depend on the cuts.
 std::vector<std::string> Train(Engine& engine, int steps) {
   std::vector<std::string> bits;
   for (int i = 0; i < steps; ++i) {
@@ -261,7 +261,7 @@ TEST(CutsInside, GoOnFromSavesOfOtherCuts) {
             std::vector(expected.begin() + 6, expected.end()));
 }
 
-/// Statistics in a container keep their names.
+/// Statistics in a container keep their names in saves.
 TEST(CutsInside, OfContainersGoOnFromSavesOfOtherCuts) {
   const TestFolder folder;
   const auto job = [&](int pipe, const Value& partition, bool saves) {
@@ -284,7 +284,7 @@ TEST(CutsInside, OfContainersGoOnFromSavesOfOtherCuts) {
             std::vector(expected.begin() + 6, expected.end()));
 }
 
-/// A function of the script's in a container draws as it likes, in its last part.
+/// A scripted layer in a container, which may draw as it likes, is in the last part.
 TEST(CutsInside, BeforeAScriptedLayerChangeNoBit) {
   const auto bits = [](int pipe, const Value& partition) {
     FakeScript script = Script();
@@ -305,7 +305,7 @@ TEST(CutsInside, BeforeAScriptedLayerChangeNoBit) {
   EXPECT_EQ(bits(2, Value::List{0, 1.1, 3}), bits(1, "parameters"));
 }
 
-/// Parameters are summed and listed in the order of the whole's, however many it has.
+/// Parameters are summed and listed in the order of the whole layer, however many it has.
 TEST(CutsInside, AmongManyParametersChangeNoBit) {
   const auto bits = [](int pipe, const Value& partition) {
     const std::vector<LayerSpec> many(20, Make("Linear", {6, 6}));
@@ -318,7 +318,7 @@ TEST(CutsInside, AmongManyParametersChangeNoBit) {
   EXPECT_EQ(bits(2, Value::List{0, 0.9, 4}), bits(1, "parameters"));
 }
 
-/// A function that chooses what is recomputed sees layers of the script's list.
+/// A function that chooses what is recomputed gets layers of the script's list, not parts.
 TEST(CutsInside, AreNothingToARecomputeFunction) {
   std::vector<std::string> seen;
   FakeScript script = Script();
@@ -368,7 +368,7 @@ TEST(CutsInside, AreRefusedWhereThereIsNoPlace) {
   EXPECT_THAT(unplanned({0, 2.1, 6}), HasSubstr("4 bounds are needed"));
 }
 
-/// A matrix that layers before and behind the cuts share.
+/// A matrix is shared by layers before and after the cuts.
 TEST(CutsInside, WithTiesChangeNoBit) {
   const auto bits = [](int pipe, const Value& partition) {
     std::vector<LayerSpec> layers = Layers();
@@ -384,7 +384,8 @@ TEST(CutsInside, WithTiesChangeNoBit) {
   EXPECT_EQ(bits(2, "auto"), expected);
 }
 
-/// The feed-forward block is told how long the memory is, whose attention draws before it.
+/// The feed-forward block is told the length of the memory; the attention before it draws random
+/// numbers.
 TEST(CutsInside, BehindAMemoryChangeNoBit) {
   const auto bits = [](int pipe, const Value& partition) {
     const Value::Map options = {{"dim_feedforward", 12}, {"dropout", 0.3}, {"batch_first", true}};
@@ -399,7 +400,7 @@ TEST(CutsInside, BehindAMemoryChangeNoBit) {
   EXPECT_EQ(bits(3, Value::List{0, 2, 4.1, 6}), expected);
 }
 
-/// Saves and ranks see no parts.
+/// Saves do not contain the parts, and jobs on one rank have none.
 TEST(CutsInside, AreChosenWhereTheyBalance) {
   for (const auto layers : {Layers, Containers}) {
     const auto make = [&](int pipe, const char* partition) {

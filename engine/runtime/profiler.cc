@@ -1,4 +1,10 @@
-// As many threads as a machine has ranks measure each layer at the same time; medians count.
+// Measures the seconds of forward, input gradient and weight gradient of every distinct layer. As
+// many threads (Copy) as the machine has ranks run the same work side by side, so that they share
+// caches and memory as ranks do. Layers are measured in rounds of at most kRound layers. A
+// repetition runs all layers of the round forward and then backward in reverse order, as a training
+// step does, so that weights and activations have left the caches when they are needed. After
+// kWarmUps, repetitions go on for a time limit; medians over repetitions and copies are returned.
+// The last round also measures what is outside of layers: loss, optimizer, data.
 #include "engine/runtime/profiler.h"
 
 #include <ATen/core/grad_mode.h>
@@ -42,13 +48,14 @@ using Clock = std::chrono::steady_clock;
 constexpr int kWarmUps = 2;
 constexpr int kLeastRepetitions = 5;
 constexpr int kMostRepetitions = 30;
-constexpr double kSeconds = 2;  // of all layers, until which repetitions go on
-constexpr size_t kRound = 12;   // layers that take turns: their weights leave the caches in between
+constexpr double kSeconds = 2;  // for all layers together; then repetitions stop
+// Layers that take turns, enough that their weights leave the caches in between.
+constexpr size_t kRound = 12;
 constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr int64_t kElements = 8 << 20;  // of the buffers on which the optimizer is measured
+constexpr int64_t kElements = 8 << 20;  // of the buffers for measuring the optimizer
 constexpr int64_t kSide = 512;          // of the matrix for optimizers that see whole parameters
 
-/// Samples of the three passes.
+/// Measured seconds of the three passes.
 struct Samples {
   std::vector<double> forward, input_grad, weight_grad;
 
@@ -66,8 +73,9 @@ double SecondsOf(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Where the work is done before the clock is read. Where one thread computes its own time counts,
-/// in which no other program has the processor.
+/// Measures time on a device, waiting for its queued work before the clock is read. If a single
+/// thread computes on the CPU, its own processor time is used, which excludes the time of other
+/// programs.
 class Stopwatch {
  public:
   Stopwatch(at::Device device, int threads)
@@ -92,7 +100,7 @@ class Stopwatch {
   const clockid_t clock_;
 };
 
-/// What one copy measures with.
+/// What one copy measures.
 struct Bench {
   const MeasureTask& task;
   EngineScript& script;
@@ -100,14 +108,14 @@ struct Bench {
   int copy = 0;
 };
 
-/// Random numbers of that kind; indices below `classes`.
+/// A tensor of random numbers with the given spec; integers are below `classes`.
 at::Tensor Synthetic(const TensorSpec& spec, int64_t classes, at::Device device) {
   const auto options = at::TensorOptions(ToScalarType(spec.dtype));
   if (IsFloating(spec.dtype)) return at::rand(spec.shape, options).to(device);
   return at::randint(std::max<int64_t>(classes, 1), spec.shape, options).to(device);
 }
 
-/// A distinct layer, again and again.
+/// One distinct layer that is run repeatedly.
 class LayerBench {
  public:
   LayerBench(const Bench& bench, size_t index, const TensorSpecs& inputs)
@@ -132,16 +140,16 @@ class LayerBench {
   }
 
   Layer& layer() { return *layer_[0].layer; }
-  /// The output of the last forward, without graph.
+  /// The output of the last forward, without its graph.
   const Tensors& output() const { return output_; }
 
-  /// Null samples: it warms up.
+  /// Runs the layer forward. `samples`: null in a warm-up.
   void Forward(Samples* samples) {
     Tensors inputs;
     for (const at::Tensor& input : inputs_) {
       at::Tensor leaf = input.detach();
       if (input.is_floating_point()) leaf.requires_grad_(true);
-      inputs.push_back(leaf.clone());  // no leaf: layers may work in place
+      inputs.push_back(leaf.clone());  // not leaves: layers may work in place
     }
     pass_.weight_gradients = std::make_shared<WeightGradients>();
     pass_.weight_gradients->set_deferred(true);
@@ -153,7 +161,8 @@ class LayerBench {
     output_.clear();
     for (const at::Tensor& output : outputs) {
       output_.push_back(output.detach());
-      // Along, by a part of a layer; what works in place gives another version.
+      // A part of a layer may pass its input on unchanged; it then has no root. Layers that work in
+      // place change the version of the tensor, so they are not confused with it.
       const bool is_passed =
           output._version() == 0 && std::ranges::any_of(inputs, [&](const at::Tensor& input) {
             return input.is_same(output);
@@ -165,7 +174,7 @@ class LayerBench {
     if (samples) samples->forward.push_back(forward);
   }
 
-  /// Of the last forward, once.
+  /// Runs the backward of the last forward, once.
   void Backward(Samples* samples) {
     torch::autograd::variable_list gradients;
     for (const at::Tensor& output : shapes_of_roots_) {
@@ -186,23 +195,23 @@ class LayerBench {
  private:
   const int index_;
   const Stopwatch watch_;
-  std::vector<StageLayer> layer_;  // one
+  std::vector<StageLayer> layer_;  // one element
   std::unique_ptr<FlatParameters> flat_;
   Tensors inputs_, output_;
-  // Between forward and backward:
+  // Between forward and backward.
   Pass pass_;
   torch::autograd::edge_list roots_;
   Tensors shapes_of_roots_;
 };
 
-/// What lies outside of layers, in seconds per element or micro-batch.
+/// Seconds of the work outside of layers: per element (update, norm, clear) or per micro-batch.
 struct Others {
   Samples loss;
   std::vector<double> update, norm, clear, input, target;
 };
 
-/// What the optimizer is measured on: all of the buffer, or a matrix at its beginning where it sees
-/// whole parameters.
+/// The optimizer to measure, on the whole buffer, or on a matrix at its beginning if its rule sees
+/// whole parameters. Sets `elements` to the number of elements.
 std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSpec& spec, const FlatBuffer& buffer,
                                          int64_t& elements) {
   elements = buffer.values.numel();
@@ -241,13 +250,14 @@ void MeasureUpdate(const Bench& bench, Others& others) {
   }
 }
 
-/// A micro-batch as it was read: the shapes of its input, and its target.
+/// A micro-batch that was read: the specs of its input, and its target.
 struct Read {
   TensorSpecs input;
   Tensors target;
 };
 
-/// The job's own data, where it has some. Gives its first micro-batch for the loss.
+/// Measures reading the job's own data, if it has some. Returns the first micro-batch, for the
+/// loss.
 Read MeasureData(const Bench& bench, Others& others) {
   const Job& job = *bench.task.job;
   if (job.train_data.kind.empty()) return {};
@@ -256,7 +266,7 @@ Read MeasureData(const Bench& bench, Others& others) {
       {.batch = bench.task.batch, .replica = 0, .replicas = 1, .wants_both = true}, bench.script);
   const auto feed = source->Next(0);
   if (feed->inputs().empty()) feed->set_inputs(feed->ReadInputs());
-  const Stopwatch watch(at::kCPU, /*threads=*/0);  // others read, too
+  const Stopwatch watch(at::kCPU, /*threads=*/0);  // 0: wall time, because other threads read, too
   Read first = {feed->inputs().at(0), {}};
   for (int m = 0; m < std::min(feed->most(), 4); ++m) {
     Tensors read;
@@ -267,7 +277,8 @@ Read MeasureData(const Bench& bench, Others& others) {
   return first;
 }
 
-/// What the last layer gives for that micro-batch, which may be shorter than the planned ones.
+/// The specs of the last layer's output for that micro-batch, which may have fewer rows than
+/// planned.
 TensorSpecs OutputFor(const Bench& bench, const TensorSpecs& input) {
   const MeasureTask& task = bench.task;
   if (input == task.input) return task.outputs.back();
@@ -300,7 +311,7 @@ void MeasureLoss(const Bench& bench, const Tensors& output, const Tensors& targe
   }
 }
 
-/// Layers that take turns, of as many as there are in all.
+/// A group of layers that take turns in being measured.
 struct Round {
   std::vector<size_t> layers;
   size_t begin = 0, all = 0;
@@ -323,7 +334,7 @@ class Copy {
     const double wall = SecondsOf(CLOCK_MONOTONIC), own = SecondsOf(CLOCK_THREAD_CPUTIME_ID);
     RunLayers();
     const double passed = SecondsOf(CLOCK_MONOTONIC) - wall;
-    // A host that waits for its device may sleep.
+    // On a device the host sleeps while it waits, so its processor time says nothing.
     if (bench_.device.is_cpu() && passed > 0 && !round_.layers.empty()) {
       processor_share_ = (SecondsOf(CLOCK_THREAD_CPUTIME_ID) - own) / passed;
     }
@@ -331,14 +342,14 @@ class Copy {
   }
 
   const std::vector<Samples>& samples() const { return samples_; }
-  /// Of the time of its layers, the share in which it had a core.
+  /// The share of the time of its layers in which the thread had a core.
   double processor_share() const { return processor_share_; }
   const Others& others() const { return others_; }
 
  private:
-  /// All go forward before the first goes back, as in a step, where what a backward needs was left
-  /// behind long ago: right behind its forward it would find that in the caches, and take a tenth
-  /// less.
+  /// Runs all layers of the round forward before the first runs backward, as in a step, where the
+  /// forward was long before the backward. A backward right after its forward finds its data in the
+  /// caches and takes a tenth less time.
   void RunLayers() {
     if (round_.layers.empty()) return;
     const double share = round_.share(), limit = bench_.task.most_seconds * share;
@@ -374,8 +385,8 @@ class Copy {
     for (const size_t i : round_.layers) {
       layers_.push_back(
           std::make_unique<LayerBench>(bench_, i, WithType(inputs[i], DType::kFloat32, compute)));
-      // Its input is always its own here; whether it may overwrite it in the job, the layer before
-      // tells.
+      // Here the layer's input is always its own copy. Whether the layer may overwrite it in the
+      // job depends on the layer before.
       layers_.back()->layer().set_may_overwrite_input(i > 0 && GivesFresh(task.job->layers[i - 1]));
     }
   }
@@ -410,7 +421,7 @@ class Copy {
   std::atomic<double>& done_;
 };
 
-/// The first layer of each key that is not known.
+/// The indices of the first layer of each key that is not known yet.
 std::vector<size_t> DistinctLayers(const MeasureTask& task, const KnownSeconds& known) {
   std::vector<size_t> distinct;
   std::map<std::string, size_t> first;
@@ -421,7 +432,8 @@ std::vector<size_t> DistinctLayers(const MeasureTask& task, const KnownSeconds& 
   return distinct;
 }
 
-/// At least one round, which may be empty: the last one measures what lies outside of layers.
+/// Divides the layers into rounds. There is at least one, possibly empty, because the last round
+/// measures what is outside of layers.
 std::vector<Round> Rounds(const std::vector<size_t>& distinct) {
   std::vector<Round> rounds;
   size_t begin = 0;
@@ -436,7 +448,7 @@ std::vector<Round> Rounds(const std::vector<size_t>& distinct) {
   return rounds;
 }
 
-/// Whether the time of those before tells that the round ends within the task's.
+/// True if the round will probably end within the task's time, judging by the rounds before it.
 bool HasTimeFor(const Round& round, const MeasureTask& task, Clock::time_point start) {
   if (task.most_seconds == 0 || round.begin == 0) return true;
   const double spent = std::chrono::duration<double>(Clock::now() - start).count();
@@ -444,7 +456,7 @@ bool HasTimeFor(const Round& round, const MeasureTask& task, Clock::time_point s
   return spent * (done + round.share()) / done <= task.most_seconds;
 }
 
-/// Runs all copies; rethrows what the first of them threw.
+/// Runs all copies, each in a thread, and reports progress; rethrows the first exception.
 void RunAll(const std::vector<std::unique_ptr<Copy>>& copies, const std::atomic<double>& done,
             const ProfileProgress& progress) {
   std::vector<std::future<void>> running;

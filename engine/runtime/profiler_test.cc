@@ -1,5 +1,5 @@
-// The profiler: what it measures and what it does not, in whose name, and how it fails. Layers
-// count their runs; times are never compared with each other.
+// Tests of what the profiler measures and what not, its progress reports, and its errors. Layers
+// count their runs; measured times are never compared.
 #include "engine/runtime/profiler.h"
 
 #include <ATen/Parallel.h>
@@ -42,7 +42,7 @@ struct Profiling {
     task.device = "cpu";
   }
 
-  /// A layer that counts its forwards.
+  /// Makes layer `id` a layer that counts its forwards, and returns the count.
   std::shared_ptr<std::atomic<int>> Count(int id) {
     auto runs = std::make_shared<std::atomic<int>>(0);
     script.layers[id] = [runs](auto&, const Tensors& inputs, const Pass&) {
@@ -60,7 +60,7 @@ struct Profiling {
                          });
   }
 
-  std::vector<KnownSeconds> measured;  ///< as it was told
+  std::vector<KnownSeconds> measured;  ///< as reported by LayersMeasured
   double least_share = 1;
 };
 
@@ -105,8 +105,8 @@ TEST(Profiler, MeasuresTheUpdateOfEveryOptimizer) {
   }
 }
 
-// The first micro-batch is shorter than the planned ones, as padded ones and the only one of few
-// samples are.
+// The first micro-batch is shorter than planned, as padded ones are, and the only one of a small
+// dataset.
 TEST(Profiler, MeasuresTheLossOfWhatItReads) {
   Profiling profiling({Make("Linear", {4, 4}), Make("Tanh")});
   profiling.script = testing::ScriptOf([](int64_t) {
@@ -121,7 +121,7 @@ TEST(Profiler, LayersOfOneKeyAreMeasuredOnce) {
   Profiling profiling({ScriptedLayer(0), ScriptedLayer(0), ScriptedLayer(0)});
   const auto runs = profiling.Count(0);
   const Profile profile = profiling.Measure();
-  // The first one follows no layer, which makes its key another one.
+  // The first layer has no layer before it, so its key differs.
   EXPECT_EQ(LayerKey(profiling.task, 1), LayerKey(profiling.task, 2));
   EXPECT_EQ(profile.layers[1], profile.layers[2]);
   EXPECT_GE(*runs, 2 * 7);
@@ -138,7 +138,7 @@ TEST(Profiler, WhatIsKnownIsTakenAndNotRun) {
   EXPECT_GT(profile.layers[1].forward, 0);
 }
 
-// As many as four on each core: the thread that measures has a fifth of one.
+// Four busy threads per core leave the measuring thread about a fifth of a core.
 TEST(Profiler, TellsThatOthersHadTheProcessor) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   std::atomic<bool> stop = false;
@@ -160,7 +160,7 @@ TEST(Profiler, TellsThatOthersHadTheProcessor) {
   EXPECT_GT(profiling.least_share, 0);
 }
 
-/// So many layers, each with a key of its own.
+/// `count` layers, each with its own key.
 std::vector<LayerSpec> ManyLayers(int count) {
   std::vector<LayerSpec> layers;
   for (int i = 0; i < count; ++i) {

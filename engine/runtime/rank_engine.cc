@@ -1,4 +1,6 @@
-// The order in which the parts of a rank open, step and close.
+// Defines the order in which the components of a rank open, step and close. A training step: finish
+// a save that is due, run the row (Runner), handle values that are not finite, then start or poll a
+// save, and last decide about moving layers.
 #include "engine/runtime/rank_engine.h"
 
 #include <ATen/Context.h>
@@ -48,8 +50,8 @@ int SizeOf(const Topology& topology, std::string_view axis) {
   return std::max(1, topology.Size(axis));
 }
 
-/// Sets the calling thread up for the rank: its memory, its share of the machine's cores, its
-/// device.
+/// Sets up the calling thread for the rank (memory account, share of the machine's cores, device)
+/// and returns the context that all components share.
 RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
                         const RankServices& services) {
   const int rank = services.transport->rank(), model = SizeOf(plan.topology, kModelAxis);
@@ -67,7 +69,7 @@ RankContext OpenContext(const Job& job, const Plan& plan, EngineScript& script,
       .model_axis = OpenModelAxis(*services.transport, *services.progress),
   };
   STRATA_CHECK(model == 1 || context.model_axis) << "no group of the model";
-  PrepareStacks();  // whoever knows the thread may ask it
+  PrepareStacks();  // needed before other threads may ask for its stack
   services.progress->set_thread(static_cast<int>(::syscall(SYS_gettid)));
   InstallAllocator();
   SetMemoryAccount(context.memory_account());
@@ -147,7 +149,7 @@ void RankEngine::OpenCommLog() {
       });
   for (const GroupSpec& spec : GroupsOf(plan_)) {
     Group* group = services_.transport->FindGroup(spec.name);
-    // On a device a log waits for the collectives' ends.
+    // On a device the log would wait for the end of every collective.
     if (group && (job_.comm_log || context_.device.is_cpu())) group->set_log(comm_log_);
   }
   if (job_.comm_log) logged_links_.emplace(*services_.transport, "pipe", comm_log_);
@@ -295,15 +297,16 @@ RecutReport RankEngine::Recut(const std::vector<int>& cuts) {
   return MoveTo(std::move(next));
 }
 
-/// No layers move by themselves from now on, on any rank.
+/// Stops automatic moves of layers on all ranks.
 void RankEngine::StayThere() {
   rebalances_ = false;
   rebalancer_.reset();
   better_.reset();
 }
 
-/// The parts see the new plan through the context. What the stages had stays in memory until it has
-/// moved: values and moments, no gradients.
+/// Moves to the plan `next`. The components see it through the context, which refers to plan_.
+/// `before` keeps the old values and moments, but no gradients, in memory until they have been
+/// moved.
 RecutReport RankEngine::MoveTo(Plan next) {
   Components& own = components();
   const auto start = Clock::now();
@@ -320,13 +323,14 @@ RecutReport RankEngine::MoveTo(Plan next) {
   report.bytes = own.saves.TakeOver(before, step_, skipped_);
   report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (rebalancer_) rebalancer_->Moved(report.seconds);
-  window_.reset();  // who reads it knows the plan that the training began with
+  window_.reset();  // its readers expect the plan that the training began with
   better_.reset();
   return report;
 }
 
-/// Rank 0 looks behind each step, beside the others; what it has found all ranks do behind the next
-/// one, of which the Totals tell them. A step that ends the training is no time to move.
+/// Called after each step. Rank 0 searches for better cuts while the other ranks continue. If it
+/// finds some, the Totals of the next step tell all ranks to move after that step. Nothing moves
+/// after the last step.
 std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, const MeasuredStep& step) {
   const int64_t total = total_steps(), left = total > 0 ? total - step_ : step_;
   if (totals.recut > 0 && totals.stop == 0 && left > 0) return MoveToBetterCuts();
@@ -337,7 +341,8 @@ std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, const Mea
   return std::nullopt;
 }
 
-/// Nothing where a rank's machine could not hold what all its ranks have twice.
+/// Moves to the cuts that rank 0 has found. Returns nullopt if the memory of some rank's machine
+/// does not suffice to hold the state twice; then layers stay for good.
 std::optional<RecutReport> RankEngine::MoveToBetterCuts() {
   const bool fits = components().saves.FitsTwice();
   std::string text;
@@ -375,7 +380,7 @@ void RankEngine::ReadTensor(const std::string& path, Kind kind, Outputs& outputs
   if (copy.defined()) outputs.list = {{copy}};
 }
 
-/// Of a rank that waits for others, its position tells as much as its stack.
+/// A rank that waits for others needs no stack: its position says enough.
 void RankEngine::Abort(const std::string& why) {
   if (services_.progress->computing()) NoteStacks();
   services_.transport->Abort(why);
@@ -398,7 +403,7 @@ schedule::Trace RankEngine::TakeTrace() {
 
 void RankEngine::Close() {
   services_.watchdog = nullptr;
-  services_.progress->Rest();  // it shows names that belong to the parts
+  services_.progress->Rest();  // its names belong to the components
   components_ = nullptr;
 }
 

@@ -1,4 +1,4 @@
-// RankEngine: the engine of one rank, for a process of its own or a thread among others.
+// RankEngine: the engine of one rank, in a process of its own or as one thread among others.
 #pragma once
 
 #include <cstdint>
@@ -32,21 +32,22 @@
 
 namespace strata {
 
-/// What surrounds a rank.
+/// The services that a rank uses: transport, progress, requests, proved programs, watchdog.
 struct RankServices {
   std::shared_ptr<Transport> transport;
   std::shared_ptr<Progress> progress;
-  std::shared_ptr<Requests> requests;        // of RequestStop(), RequestSave()
-  int local_rank = 0;                        // among the ranks of this machine: chooses the GPU
-  int local_ranks = 1;                       // which share its cores
+  std::shared_ptr<Requests> requests;        // set by RequestStop() and RequestSave()
+  int local_rank = 0;                        // index among this machine's ranks: chooses the GPU
+  int local_ranks = 1;                       // number of this machine's ranks: they share its cores
   std::shared_ptr<ProvedPrograms> programs;  // of the plan
-  /// Null where somebody else watches the rank. The last member: its thread uses the others.
+  /// Null if the rank is watched by another object. Must be the last member: its thread uses the
+  /// others.
   std::shared_ptr<Watchdog> watchdog;
 };
 
-/// Opens the parts of a rank, drives them through steps and closes them. The parts do the work:
-/// the stages compute and update, the runner runs rows on them, the others decide what a run is
-/// for.
+/// Opens the components of a rank, drives them through steps and closes them. The components do the
+/// work: the stages compute and update, the runner runs rows of the program on them, the others
+/// decide what a run is for.
 class RankEngine : public Engine {
  public:
   RankEngine(Job job, Plan plan, EngineScript& script, RankServices services);
@@ -80,14 +81,14 @@ class RankEngine : public Engine {
   void Close() override;
 
  private:
-  /// The parts that Close() ends, each with what it needs above it.
+  /// The components that Close() destroys. Each uses those declared before it.
   struct Components {
     Components(const RankContext& context, Links& links, Tracer* tracer, int local_ranks,
                std::shared_ptr<ProvedPrograms> programs);
     int64_t steps_per_epoch() const;
 
     RankStages stages;
-    std::unique_ptr<BatchSource> train_data;  // null where the job has none
+    std::unique_ptr<BatchSource> train_data;  // null if the job has none
     Runner runner;
     Evaluation evaluation;
     Generation generation;
@@ -107,23 +108,26 @@ class RankEngine : public Engine {
   StepResult ResultOf(const Totals& totals) const;
 
   const Job job_;
-  Plan plan_;  // its cuts may change: MoveTo()
+  Plan plan_;  // MoveTo() may change its cuts
   RankServices services_;
   const CurrentRank current_;  // for strata.comm in the script's functions
   const RankContext context_;
-  std::shared_ptr<CommLog> comm_log_;        // tells the flight record; counts with job.comm_log
-  std::optional<LoggedLinks> logged_links_;  // with job.comm_log
-  std::optional<Tracer> tracer_;             // with job.trace
-  std::unique_ptr<Components> components_;   // null once closed
-  bool times_stages_ = false;                // all ranks or none
-  std::optional<StepWindow> window_;         // of rank 0, until its steps have told of the layers
-  bool rebalances_ = false;                  // all ranks or none
-  std::optional<Rebalancer> rebalancer_;     // of rank 0, which decides for all
-  std::optional<BetterCuts> better_;         // that it has found, for the end of the next step
+  // Notes collectives in the flight record; keeps statistics if job.comm_log is set.
+  std::shared_ptr<CommLog> comm_log_;
+  std::optional<LoggedLinks> logged_links_;  // set if job.comm_log is set
+  std::optional<Tracer> tracer_;             // set if job.trace is set
+  std::unique_ptr<Components> components_;   // null after Close()
+  bool times_stages_ = false;                // the same on all ranks
+  // On rank 0, until its steps have given the times of the layers.
+  std::optional<StepWindow> window_;
+  bool rebalances_ = false;               // the same on all ranks
+  std::optional<Rebalancer> rebalancer_;  // on rank 0, which decides for all ranks
+  // On rank 0: better cuts that were found, to be applied at the end of the next step.
+  std::optional<BetterCuts> better_;
   StartReport start_;
   int64_t steps_per_epoch_ = 0;
-  int64_t step_ = 0;     // steps done
-  int64_t skipped_ = 0;  // of these
+  int64_t step_ = 0;     // steps that were done
+  int64_t skipped_ = 0;  // those of them that were skipped
   bool record_gradients_ = false;
 };
 

@@ -1,3 +1,8 @@
+// A queue of items, one per micro-batch, in the order in which they will be used. Fill() keeps
+// `depth` items in it that were not asked for yet; worker threads read the first that nobody reads.
+// Take() returns a half of an item; if no worker has begun to read it, the reader reads it itself,
+// else it waits. An item leaves the queue when all wanted halves were taken. If a half was not read
+// with the item (because it was not known to be wanted), Take() reads it separately.
 #include "engine/runtime/read_ahead.h"
 
 #include <ATen/ops/empty.h>
@@ -28,7 +33,7 @@ Tensors Empty(const TensorSpecs& specs, bool pinned) {
   return tensors;
 }
 
-/// From samples of all tensors to tensors of all samples.
+/// Converts samples, each with all its tensors, to one tensor for each of these over all samples.
 Tensors Stack(const std::vector<std::byte>& samples, const TensorSpecs& of_one, size_t rows,
               bool pinned) {
   Tensors tensors = Empty(WithRows(of_one, rows), pinned);
@@ -45,7 +50,8 @@ Tensors Stack(const std::vector<std::byte>& samples, const TensorSpecs& of_one, 
   return tensors;
 }
 
-/// One half of samples, read straight into a tensor where there is but one.
+/// The buffer for one half (inputs or targets) of a micro-batch. A single tensor is read in place;
+/// several are read sample by sample and stacked.
 class Half {
  public:
   Half(TensorSpecs of_one, size_t rows, bool wanted, bool pinned)
@@ -86,7 +92,7 @@ MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input
 
 namespace {
 
-/// Samples one below the other, each filled up to `longest` along dim 0 with `fill`.
+/// Stacks samples, each padded with `fill` along dim 0 to `longest`.
 at::Tensor Padded(const std::vector<PlainSample>& samples, PlainTensors PlainSample::*half,
                   int64_t longest, double fill) {
   TensorSpec spec = (samples[0].*half).specs[0];
@@ -118,7 +124,7 @@ MicroBatch Pinned(MicroBatch batch) {
   return batch;
 }
 
-/// Filled up with -100, which unsigned labels cannot be.
+/// Stacks targets padded with -100. Unsigned labels cannot represent it and become int64.
 at::Tensor PaddedTarget(const std::vector<PlainSample>& samples, int64_t longest,
                         const at::Tensor& mask) {
   at::Tensor target = Padded(samples, &PlainSample::target, longest, 0);
@@ -219,7 +225,7 @@ void ReadAhead::Work() {
   }
 }
 
-/// Reads an item that waits, without the lock.
+/// Reads an item whose state is kWaits, without holding the lock.
 void ReadAhead::Read(Item& item, std::unique_lock<std::mutex>& lock) {
   item.state = State::kRuns;
   lock.unlock();
@@ -250,8 +256,8 @@ const std::vector<Order>& ReadAhead::Begin(int64_t run) {
   return run_orders_;
 }
 
-/// The next micro-batch, behind all items. A replica may have none in the last run of a pass; one
-/// that has none in two runs never has any.
+/// Appends the item of the next micro-batch. A replica may have none in the last run of a pass; if
+/// it has none in two runs in a row, it never has any, and the result is false.
 bool ReadAhead::Append() {
   for (int tries = 0; next_m_ == static_cast<int>(next_orders_.size()); ++tries) {
     if (tries == 2) return false;
@@ -265,7 +271,8 @@ bool ReadAhead::Append() {
   return true;
 }
 
-/// Which halves are wanted shows when the first one is asked for.
+/// Appends items until `depth_` of them wait to be asked for. Does nothing before the first Take(),
+/// which shows the halves that are wanted.
 void ReadAhead::Fill() {
   if (!wants_input_ && !wants_target_) return;
   auto ahead = std::ranges::count_if(items_, [](const ItemPointer& item) { return !item->asked; });
@@ -273,7 +280,8 @@ void ReadAhead::Fill() {
   changed_.notify_all();
 }
 
-/// The item of micro-batch m; null where both halves were thought to be taken.
+/// Returns the item of micro-batch m, or null if it was dropped because all halves known to be
+/// wanted were taken.
 ReadAhead::ItemPointer ReadAhead::Find(int m) {
   for (;;) {
     for (const ItemPointer& item : items_) {

@@ -1,4 +1,4 @@
-// ReadAhead: reads the micro-batches of a dataset before they are needed, on threads of its own.
+// ReadAhead: reads the micro-batches of a dataset before they are needed, on its own threads.
 #pragma once
 
 #include <condition_variable>
@@ -17,60 +17,65 @@
 
 namespace strata {
 
-/// The samples of one micro-batch.
+/// The indices of the samples of one micro-batch.
 struct Order {
   std::vector<int64_t> indices;
   int64_t epoch = 0;
 };
 
-/// Reads a micro-batch, both halves or one of them. `pinned`: into memory that an accelerator can
-/// copy from; there must be one.
+/// Reads the input, the target or both of a micro-batch. `pinned`: into page-locked memory, from
+/// which an accelerator can copy directly; this requires an accelerator.
 MicroBatch ReadMicroBatch(const Dataset& dataset, const Order& order, bool input, bool target,
                           bool pinned);
 
-/// What a job's loss makes of targets that were filled up.
+/// Whether the job's loss counts padded elements of a target.
 struct PaddedLoss {
-  std::string type = {};        ///< "" = a function of the script, which may leave them out
-  bool ignores_labels = false;  ///< numbers it counts all the same
+  /// The type of the loss; "" for a function of the script, which may leave padding out.
+  std::string type = {};
+  bool ignores_labels = false;  ///< integer labels of padding; other targets count
 
   bool Counts(const at::Tensor& target) const {
     return !type.empty() && !(ignores_labels && !target.is_floating_point());
   }
 };
 
-/// The same of samples whose dim 0 differs: they are filled up to the longest one. The input is
-/// followed by a mask, bool (rows, longest), true where a sample has values. Targets as long as the
-/// input are filled up with -100, which losses of labels ignore; inputs with 0. Other targets must
-/// be alike. Throws ConfigError where they are not, and where targets have to be filled up for a
-/// loss that counts them.
+/// Reads a micro-batch whose samples differ in dim 0 and pads them to the longest one. The input is
+/// followed by a mask, bool (rows, longest), which is true where a sample has values. Inputs are
+/// padded with 0. Targets as long as their inputs are padded with -100, which losses of labels
+/// ignore; other targets must have equal shapes. Throws ConfigError if they have not, and if
+/// targets would be padded for a loss that counts the padding.
 MicroBatch ReadPadded(const Dataset& dataset, const Order& order, const PaddedLoss& loss);
 
 struct ReadAheadOptions {
-  int workers = 0;         ///< 0: nothing is read ahead
-  int depth = 2;           ///< micro-batches that are read, or about to be, and not asked for yet
-  int memory_account = 0;  ///< of the tensors (engine/base/tensors/allocator.h)
-  bool pads = false;       ///< ReadPadded()
-  bool wants_both = true;  ///< both halves will be asked for; else which one shows when it is
-  PaddedLoss loss = {};    ///< of ReadPadded()
-  bool pins = false;       ///< what is read ahead lies in memory that an accelerator can copy from
+  int workers = 0;  ///< number of threads; 0 means that nothing is read ahead
+  /// Number of micro-batches that are read, or will be next, and were not asked for yet.
+  int depth = 2;
+  int memory_account = 0;  ///< account of the tensors (engine/base/tensors/allocator.h)
+  bool pads = false;       ///< use ReadPadded()
+  /// Both halves will be asked for. If false, the first calls of Take() show which half is needed.
+  bool wants_both = true;
+  PaddedLoss loss = {};  ///< passed to ReadPadded()
+  bool pins = false;     ///< what is read ahead is in pinned memory
 };
 
-/// One reader takes the halves; the threads read ahead in the order of the runs. A rank of the last
-/// stage alone decodes no image. Which thread reads a micro-batch changes nothing in it.
+/// One reader takes inputs and targets; the worker threads read ahead in the order of the runs. A
+/// rank that has only the last stage asks for targets only, so it decodes no images. The result
+/// does not depend on which thread reads a micro-batch.
 class ReadAhead {
  public:
-  /// `orders` gives the micro-batches of a run, and is called by the reader's thread only.
+  /// `orders` returns the micro-batches of a run. It is called in the reader's thread only.
   ReadAhead(const Dataset& dataset, std::function<std::vector<Order>(int64_t run)> orders,
             const ReadAheadOptions& options);
-  /// Waits until its threads have ended what they read.
+  /// Waits until the threads have finished what they are reading.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  /// The reader goes on with this run. What was read for others is dropped. Returns the run's
-  /// micro-batches, until the next call.
+  /// Continues with run `run` and drops what was read for other runs. Returns the micro-batches of
+  /// the run; the reference is valid until the next call.
   const std::vector<Order>& Begin(int64_t run);
-  /// A half of micro-batch m of the run; each once. Throws what reading it threw.
+  /// Returns the input or the target of micro-batch m of the run. Each may be taken once. Rethrows
+  /// what reading it threw.
   Tensors Take(int m, bool input);
 
  private:
@@ -105,13 +110,13 @@ class ReadAhead {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ends_ = false;
-  std::deque<ItemPointer> items_;  // in their order
+  std::deque<ItemPointer> items_;  // in the order in which they will be used
   bool wants_input_, wants_target_;
 
-  // Of the reader's thread alone.
-  int64_t run_ = -1;  // that is read now
+  // Used by the reader's thread only.
+  int64_t run_ = -1;  // the current run
   std::vector<Order> run_orders_;
-  int64_t next_run_ = 0;  // of the next item
+  int64_t next_run_ = 0;  // the run of the next item
   int next_m_ = 0;
   std::vector<Order> next_orders_;
 

@@ -1,5 +1,5 @@
-// Tests that micro-batches are read before they are needed, with a dataset whose reads are counted
-// and can be held up. Nothing here goes by time.
+// Tests that micro-batches are read before they are needed, with a dataset that counts its reads
+// and can hold them up. Nothing depends on timing.
 #include "engine/runtime/read_ahead.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Sample i is the number i, and so is its target.
+/// A dataset in which sample i is the number i, and so is its target.
 class CountedDataset : public Dataset {
  public:
   int64_t size() const override { return 1'000'000; }
@@ -34,13 +34,13 @@ class CountedDataset : public Dataset {
     changed_.notify_all();
   }
 
-  /// Reads that begin from now on wait until it is open again.
+  /// While closed, reads that begin wait until it is opened.
   void set_open(bool is_open) {
     const std::lock_guard lock(mutex_);
     is_open_ = is_open;
     changed_.notify_all();
   }
-  /// Waits until so many samples have been read; which they are.
+  /// Waits until `count` samples have been read, and returns their indices.
   std::vector<int64_t> AwaitRead(size_t count) const {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return read_.size() >= count; });
@@ -54,14 +54,14 @@ class CountedDataset : public Dataset {
   bool is_open_ = true;
 };
 
-/// Two micro-batches of one sample a run.
+/// Two micro-batches of one sample per run.
 std::vector<Order> Orders(int64_t run) { return {{{2 * run}, 0}, {{2 * run + 1}, 0}}; }
 
 int64_t Number(const Tensors& tensors) { return tensors.at(0).item<int64_t>(); }
 
 TEST(ReadAhead, ReadsBeforeAnybodyAsksAndNotFurther) {
   CountedDataset data;
-  int64_t last = -1;  // run that the reader wanted to know of
+  int64_t last = -1;  // the last run that the reader asked for
   const auto orders = [&last](int64_t run) {
     last = std::max(last, run);
     return Orders(run);
@@ -82,8 +82,7 @@ TEST(ReadAhead, ReadsBeforeAnybodyAsksAndNotFurther) {
   }
 }
 
-/// While the next read is held up, all that was read before is handed out. Otherwise this test
-/// hangs.
+/// While a read is held up, everything read before can be taken. If not, this test hangs.
 TEST(ReadAhead, WhatIsReadIsTakenWithoutWaiting) {
   CountedDataset data;
   ReadAhead reader(data, Orders, {.workers = 2, .depth = 4});

@@ -1,4 +1,4 @@
-// Results of the engine as maps.
+// Converts results of the engine to maps.
 #include "engine/runtime/records.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace strata {
 namespace {
 
-/// {layer: norm}: a parameter's layer is its path without the last name.
+/// Returns {layer: norm}. The layer of a parameter is its path without the last name.
 Value GradientNorms(const std::vector<TensorDigest>& gradients) {
   Value norms = Value::MakeMap();
   for (const TensorDigest& gradient : gradients) {

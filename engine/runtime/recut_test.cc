@@ -1,5 +1,5 @@
-// Layers that move between ranks while a job trains: the bits are those of a training in which
-// nothing moved.
+// Layers move between ranks while a job trains. The bits must be those of a training in which
+// nothing moves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ using testing::Start;
 
 constexpr int kLayers = 10;
 
-/// Statistics, dropout, two uses of one weight, sizes that need padding.
+/// Layers with statistics, dropout, two uses of one weight, and sizes that need padding.
 std::vector<LayerSpec> Layers() {
   std::vector<LayerSpec> layers = {Make("Conv2d", {1, 33, Value::IntList({2, 3})}),
                                    Make("BatchNorm2d", {33}),
@@ -58,14 +58,14 @@ Job MakeJob(int pipe, int data, const Value::Map& more) {
   return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), testing::With(keys, more));
 }
 
-/// What must not depend on where layers are.
+/// The results that must not depend on where layers are.
 struct Bits {
-  std::vector<std::string> numbers;  ///< as texts: of a step that is left out some are none
+  std::vector<std::string> numbers;  ///< as texts, because those of a skipped step may be NaN
   std::vector<std::string> parameters;
   bool operator==(const Bits&) const = default;
 };
 
-/// Two steps and an evaluation.
+/// Makes two steps and an evaluation, and adds their results to `bits`.
 void Train(Engine& engine, Bits& bits) {
   for (int i = 0; i < 2; ++i) {
     const StepResult result = engine.TrainStep();
@@ -187,7 +187,7 @@ TEST(Recut, SaysWhatMoved) {
   engine->Close();
 }
 
-/// Of a weight whose uses were together nobody opened a group.
+/// The uses of the weight were on one rank at first, so no group was opened for it.
 TEST(Recut, TiesThatComeApartAreSummedAllTheSame) {
   const Job job = MakeJob(3, 1, {{"partition", Value::IntList({0, 1, 2, 10})}});
   FakeScript script = Script();
@@ -202,8 +202,8 @@ TEST(Recut, TiesThatComeApartAreSummedAllTheSame) {
   EXPECT_EQ(bits, TrainUnmoved(job));
 }
 
-/// Costs that are far off: the first rank gets one small layer. What is measured then leaves no
-/// doubt, however the machine is loaded.
+/// Makes a plan from wrong costs: the first rank gets one small layer. The measured times then
+/// clearly call for a move, however loaded the machine is.
 Plan BadlyPlanned(const Job& job, FakeScript& script) {
   ::unsetenv("STRATA_RATES");
   const Measure measure = [](const MeasureTask&) {
@@ -215,7 +215,7 @@ Plan BadlyPlanned(const Job& job, FakeScript& script) {
   return PlanJob(job, {.measure = measure}, &script);
 }
 
-/// Where seconds are measured each step tells those of all stages.
+/// When times are measured, the Totals of each step hold those of all stages.
 TEST(Recut, RanksMayHaveDifferentNumbersOfStages) {
   FakeScript script = Script();
   script.functions[2] = [](const Value::List&) -> Value {
@@ -233,7 +233,8 @@ TEST(Recut, RanksMayHaveDifferentNumbersOfStages) {
 }
 
 TEST(Recut, HappensByItselfWhereStepsGetShorter) {
-  // Searches may take a share of the training alone, so how many steps pass first is not known.
+  // The number of steps before a move is unknown, because the search may use only a share of the
+  // time.
   int steps = 10'000;
   const auto train = [&steps](bool rebalance, std::vector<RecutReport>& reports) {
     const Job job = MakeJob(
@@ -265,7 +266,7 @@ TEST(Recut, HappensByItselfWhereStepsGetShorter) {
   EXPECT_THAT(moved[0].why, HasSubstr("pipe rank "));
 }
 
-/// Behind which of its steps a training told what its layers take; 0 = behind none.
+/// The number of steps after which a training reported the times of its layers; 0 if it never did.
 int64_t TellsBehind(int steps) {
   FakeScript script = Script();
   const Job job = MakeJob(2, 1, {{"partition", "auto"}, {"steps", steps}});
@@ -281,7 +282,8 @@ int64_t TellsBehind(int steps) {
 TEST(Recut, ShortTrainingsTellWhatTheirLayersTake) {
   EXPECT_EQ(TellsBehind(5), 0) << "the first steps are slower";
   int64_t told = 0;
-  int long_ones = 0;  // that told, which none does while other programs have the processor
+  // Long trainings that reported. They do not while other programs use the processor.
+  int long_ones = 0;
   for (int attempt = 0; attempt < 200 && told == 0 && long_ones < 10; ++attempt) {
     told = TellsBehind(6);
     long_ones += TellsBehind(13) == 13 ? 1 : 0;
@@ -317,7 +319,7 @@ TEST(Recut, ASaveThatIsWrittenIsThatOfItsStep) {
   Bits expected, bits;
   {
     const auto engine = Start(job, script);
-    Train(*engine, bits);  // a save begins
+    Train(*engine, bits);  // starts a save
     engine->Recut({0, 7, 10});
     Train(*engine, expected);
     engine->Save();
@@ -331,7 +333,7 @@ TEST(Recut, ASaveThatIsWrittenIsThatOfItsStep) {
   engine->Close();
 }
 
-// MovesOf()
+// ---- MovesOf() ----
 
 bool Near(int a, int b) { return a % 2 == b % 2; }
 

@@ -1,4 +1,5 @@
-// What the tests of the runtime share: layers made of a function, scripts, small jobs.
+// Helpers shared by the tests of the runtime: layers made of a function, a script without Lua,
+// small layer specs.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,7 +25,7 @@ class FunctionLayer : public Layer {
  public:
   using Function = std::function<Tensors(FunctionLayer&, const Tensors&, const Pass&)>;
   explicit FunctionLayer(Function function) : function_(std::move(function)) {}
-  /// With the parameters of another layer.
+  /// Shares the parameters of another layer.
   FunctionLayer(Function function, Layer& other) : FunctionLayer(std::move(function)) {
     parameters_ = other.parameters();
   }
@@ -40,7 +41,7 @@ class FunctionLayer : public Layer {
   Function function_;
 };
 
-/// A script without Lua: every reference is looked up by its id.
+/// A script without Lua: every reference is looked up by its id in these maps.
 class FakeScript : public EngineScript {
  public:
   std::map<int, std::function<Value(const Value::List&)>> functions;
@@ -85,7 +86,7 @@ class FakeScript : public EngineScript {
   }
 };
 
-/// A scripted layer of FakeScript::layers.
+/// A scripted layer that FakeScript::layers[id] implements.
 inline LayerSpec ScriptedLayer(int id) {
   LayerSpec spec;
   spec.type = "function";
@@ -95,7 +96,7 @@ inline LayerSpec ScriptedLayer(int id) {
   return spec;
 }
 
-/// A reference to FakeScript::functions or ::data.
+/// A reference to an entry of FakeScript::functions or FakeScript::data.
 inline FunctionRef Function(int id) { return {id, "net.lua:7", "digest"}; }
 
 inline LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {

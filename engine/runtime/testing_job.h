@@ -1,4 +1,4 @@
-// Jobs for the tests of engines.
+// Helpers that make jobs, data and engines for tests of engines.
 #pragma once
 
 #include <functional>
@@ -19,15 +19,15 @@ namespace strata::testing {
 
 inline Value MapOf(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
 
-/// All of these keys; those of `more` hold over the others.
+/// Merges two lists of keys. Where both have a key, the value of `more` is used.
 inline Value::Map With(Value::Map keys, const Value::Map& more) {
   Value all = MapOf(std::move(keys));
   for (const auto& [key, value] : more) all.Set(key, value);
   return all.as_map();
 }
 
-/// strata.job{...}; the keys hold over those of the tests' defaults: one thread, 4 micro-batches
-/// of 8 rows, cuts by parameters, 1f1b, no notices about devices.
+/// Makes a job as strata.job{...} does. `keys` override the defaults of the tests: one thread, 4
+/// micro-batches of 8 rows, cuts by parameters, 1f1b.
 inline Job MakeJob(const std::vector<LayerSpec>& layers, const LayerSpec& loss,
                    const Value::Map& keys) {
   RawJob raw;
@@ -52,27 +52,27 @@ inline std::unique_ptr<Engine> Start(const Job& job, FakeScript& script) {
   return MakeThreadsEngine(job, PlanJob(job, {}, &script), script);
 }
 
-/// A network with dropout, of 6 inputs and 5 classes.
+/// A network with dropout, for 6 inputs and 5 classes.
 inline std::vector<LayerSpec> DropoutNet() {
   return {Make("Linear", {6, 32}), Make("Dropout", {0.3}),   Make("ReLU", {}, {{"inplace", true}}),
           Make("LayerNorm", {32}), Make("Linear", {32, 24}), Make("GELU"),
           Make("Linear", {24, 5})};
 }
 
-/// Micro-batch i for it.
+/// Micro-batch i for DropoutNet().
 inline MicroBatch Rows(int64_t i, int64_t rows = 8) {
   const at::Tensor input = at::arange(rows * 6, at::kFloat).add(31 * i).mul(0.37).sin();
   return {{input.view({rows, 6})}, {at::arange(rows).mul(7).add(3 * i).remainder(5)}};
 }
 
-/// The same as images of 2 by 3.
+/// The same data as images of 2 by 3.
 inline MicroBatch ImageRows(int64_t i) {
   MicroBatch batch = Rows(i);
   batch.input[0] = batch.input[0].view({8, 1, 2, 3});
   return batch;
 }
 
-/// A script whose data function 1 this is.
+/// A script whose data function 1 is `data`.
 inline FakeScript ScriptOf(std::function<MicroBatch(int64_t)> data) {
   FakeScript script;
   script.data[1] = std::move(data);
@@ -82,7 +82,7 @@ inline FakeScript RowsScript() {
   return ScriptOf([](int64_t i) { return Rows(i); });
 }
 
-/// A network with a BatchNorm, on images of a synthetic source: `samples` to train, 45 to test.
+/// A network with a BatchNorm, trained on synthetic images: `samples` to train, 45 to test.
 inline Job ImageJob(int samples, Value::Map keys) {
   const auto images = [](const char* split, int count) {
     return MakeDataSource("images", {},

@@ -1,3 +1,5 @@
+// Tokens become text as they are chosen. A token may end within a UTF-8 character, so Take() passes
+// on only whole characters and keeps the rest for the next token.
 #include "engine/runtime/texts.h"
 
 #include <algorithm>
@@ -14,7 +16,7 @@
 namespace strata {
 namespace {
 
-/// Tokens as their numbers, "15 496": for models whose data has no tokenizer.
+/// A tokenizer whose text is token numbers, "15 496", for models whose data has no tokenizer.
 class Numbers : public data::Tokenizer {
  public:
   explicit Numbers(int64_t vocabulary) : vocabulary_(vocabulary) {}
@@ -37,7 +39,7 @@ class Numbers : public data::Tokenizer {
   const int64_t vocabulary_;
 };
 
-/// Whether samples of the data, or of what it is made of, come from a tokenizer.
+/// True if samples of the data source, or of one that it reads from, come from a tokenizer.
 bool HasTokenizer(const std::string& kind, const Value& options) {
   const DataSourceType* const type = FindDataSource(kind);
   if (type && std::ranges::find(type->fields, "tokenizer", &Field::name) != type->fields.end()) {
@@ -70,12 +72,13 @@ std::unique_ptr<data::Tokenizer> TokenizerOf(const Job& job, const Value& asked,
       "--tokenizer=bytes, or for prompts of numbers (\"15 496\") --tokenizer=numbers");
 }
 
-/// As a prompt does that has the special tokens itself.
+/// True if the prompt already has the special tokens at its beginning.
 bool BeginsWith(const data::TokenList& tokens, const data::TokenList& before) {
   return tokens.size() >= before.size() && std::equal(before.begin(), before.end(), tokens.begin());
 }
 
-/// The bytes from `begin` on that are whole characters (UTF-8), or none that could become one.
+/// The end of the longest part of `text`, from `begin` on, that does not end within a UTF-8
+/// character. Invalid bytes that cannot become a character are included.
 size_t WholeEnd(const std::string& text, size_t begin) {
   for (size_t back = 1; back <= 3 && back <= text.size() - begin; ++back) {
     const char byte = text[text.size() - back];

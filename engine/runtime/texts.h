@@ -1,5 +1,5 @@
-// Texts: from prompts to tokens, and from the tokens that an engine chooses back to texts; what
-// `strata generate` and e:generate{} share. Torch-free.
+// Texts: converts prompts to tokens, and tokens that an engine chooses back to text. Shared by
+// `strata generate` and e:generate{}. Torch-free.
 #pragma once
 
 #include <functional>
@@ -17,26 +17,28 @@
 
 namespace strata {
 
-/// The texts of some prompts.
+/// Some prompts and the texts that a model writes after them.
 class Texts {
  public:
-  /// Told what a text goes on with, in whole characters; and whether it ends.
+  /// Receives the next piece of a text, in whole characters, and whether the text ends with it.
   using OnPiece = std::function<void(size_t prompt, const std::string& piece, bool is_last)>;
 
-  /// `options`: canonical, of TextFields(). Without the option `tokenizer`, that of the job's data
-  /// is used. Each prompt has the tokenizer's before_text() before it. Throws ConfigError where
-  /// there is none, for one with more tokens than the model, for a prompt that is empty or leaves
-  /// no room, and as LanguageModelOf(); WorldError as ReadTokenizer().
+  /// `options`: canonical options of TextFields(). Without the option `tokenizer`, the tokenizer of
+  /// the job's data is used. The tokenizer's before_text() is put before each prompt unless the
+  /// prompt begins with it. Throws ConfigError if there is no tokenizer, if it has more tokens than
+  /// the model, if a prompt is empty or leaves no room for a new token, and as LanguageModelOf()
+  /// does; WorldError as ReadTokenizer() does.
   Texts(const Job& job, const Plan& plan, const Value& options, std::vector<std::string> prompts);
 
   const TextRequest& request() const { return request_; }
-  /// The prompts, and what was written behind them.
+  /// The prompts, each followed by what was written after it.
   const std::vector<std::string>& texts() const { return texts_; }
-  /// How many of them ended because the model reads no more tokens.
+  /// The number of texts that ended because the model's input is full.
   int64_t cut_off() const { return cut_off_; }
 
-  /// Lets `engine` write all of them; collective, as the engine's calls. `begun` (may be null) is
-  /// told first how. Gives the number of new tokens. Each call begins with the prompts alone.
+  /// Lets `engine` write all texts from their prompts; collective, as the engine's calls are.
+  /// `begun` (may be null) is called first with the engine's report. Returns the number of new
+  /// tokens.
   int64_t Write(TextEngine& engine, const std::function<void(const TextReport&)>& begun,
                 const OnPiece& on_piece);
 
@@ -47,15 +49,16 @@ class Texts {
   TextRequest request_;
   const std::vector<std::string> prompts_;
   std::vector<std::string> texts_;
-  std::vector<size_t> told_;  // bytes of each text
+  std::vector<size_t> told_;  // bytes of each text that were passed to on_piece
   std::vector<int64_t> new_tokens_;
   int64_t cut_off_ = 0;
 };
 
-/// Those of job.eval.samples; null where there are none. Throws as Texts().
+/// The texts of job.eval.samples; null if the job has none. Throws as Texts() does.
 std::unique_ptr<Texts> SamplesOf(const Job& job, const Plan& plan);
 
-/// The text for a terminal: whatever is no character of UTF-8, or would move the cursor, is U+FFFD.
+/// Returns the text for a terminal: bytes that are no valid UTF-8 and control characters other than
+/// newline and tab become U+FFFD.
 std::string Printable(const std::string& text);
 
 }  // namespace strata

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::Make;
 using testing::MapOf;
 
-/// Of `words` tokens, on data of that source.
+/// A language model of `words` tokens, on data of the given source.
 Job LanguageJob(int64_t words, const Value& data) {
   return testing::MakeJob({Make("Embedding", {words, 8}), Make("Linear", {8, words})},
                           Make("CrossEntropyLoss"),
@@ -51,7 +51,7 @@ TEST(TextsTest, PromptsBecomeTokensOfTheDatasTokenizer) {
   Job job = LanguageJob(256, BytesOf("a.txt"));
   FakeScript script;
   const Plan plan = PlanJob(job, {}, &script);
-  // Nobody here opens steps; texts see what they are made of.
+  // Texts looks at the source that a step like `take` reads from.
   job.train_data = {"take", MapOf({{"of", BytesOf("a.txt")}, {"count", 5}}), {}, "net.lua:9"};
   const Texts texts(job, plan, Options({{"tokens", 7}, {"temperature", 0}}), {"Az", "\xc3\xa9"});
   EXPECT_THAT(texts.request().prompts, ElementsAre(ElementsAre(65, 122), ElementsAre(0xc3, 0xa9)));
@@ -62,11 +62,11 @@ TEST(TextsTest, PromptsBecomeTokensOfTheDatasTokenizer) {
   EXPECT_EQ(texts.request().end, -1);
 }
 
-/// A tokenizer.json whose tokens are the bytes, and 256 before each text.
+/// Writes a tokenizer.json whose tokens are the bytes, and token 256, which begins each text.
 std::string FileWithStart() {
   Value vocabulary = Value::MakeMap();
   int next = 256;
-  for (int byte = 0; byte < 256; ++byte) {  // GPT-2's bytes_to_unicode
+  for (int byte = 0; byte < 256; ++byte) {  // as GPT-2's bytes_to_unicode
     const bool is_itself =
         (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     std::string letter;
@@ -119,7 +119,7 @@ TEST(TextsTest, SaysWhatDoesNotFit) {
   }
 }
 
-/// Gives the tokens one after the other, all of text 0.
+/// An engine that gives the tokens one after the other, all for text 0.
 class Speaker : public TextEngine {
  public:
   explicit Speaker(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
@@ -150,7 +150,7 @@ TEST(TextsTest, CountsTextsThatTheModelsLengthEnds) {
   EXPECT_EQ(cut_off_after({'b'}), 1) << "of this call alone";
 }
 
-/// The pieces that are told when a text of bytes goes on with `tokens`.
+/// The pieces that are reported when a text of bytes is continued with `tokens`.
 std::vector<std::string> PiecesOf(const std::vector<int32_t>& tokens, const std::string& whole) {
   const Job job = LanguageJob(256, BytesOf("d.txt"));
   FakeScript script;

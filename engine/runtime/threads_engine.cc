@@ -1,5 +1,8 @@
-// All ranks of a plan as threads of this process, behind the interface of one. The rank threads
-// (Crew) take one command after the other from whoever calls the engine.
+// An engine that runs all ranks of a plan as threads of this process. The rank threads (Crew) wait
+// for commands. A call of the engine posts one command to all ranks, waits until all have carried
+// it out, and returns rank 0's result. The first exception of any rank aborts the transports of
+// all, so that no rank waits forever, and is rethrown to the caller; afterwards the engine can only
+// be closed.
 #include <ATen/Context.h>
 
 #include <atomic>
@@ -30,11 +33,11 @@
 namespace strata {
 namespace {
 
-/// How long a rank that hangs in somebody's code is waited for once the watchdog has spoken.
+/// The time that a hanging rank gets to return once the watchdog has reported it.
 constexpr auto kGrace = std::chrono::seconds(2);
 
-/// The rank threads and the command that they carry out. Owned by the caller and by every thread,
-/// so that a thread that has to be left behind finds everything in its place when it wakes.
+/// The rank threads and the command that they carry out. Shared by the caller and every thread, so
+/// that a thread that is left behind still finds its data when it wakes up.
 class Crew : public std::enable_shared_from_this<Crew> {
  public:
   using Command = std::function<void(RankEngine&)>;
@@ -60,7 +63,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     return watched;
   }
 
-  /// Starts the threads, which build their engines.
+  /// Starts the threads, which make their engines, and waits for them.
   void Start() {
     working_ = static_cast<int>(ranks_.size());
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -72,8 +75,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
     AwaitAll();
   }
 
-  /// Runs `command` on every rank, and returns when all are done. Throws the first cause when one
-  /// failed; later calls throw, too.
+  /// Runs `command` on every rank and returns when all are done. If one failed, throws the first
+  /// exception; later calls throw as well.
   void RunOnAll(Command command) {
     {
       const std::lock_guard lock(mutex_);
@@ -118,7 +121,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     return Join(positions, "; ");
   }
 
-  /// Ends the threads. One that still works has been given up: it is left behind.
+  /// Ends the threads. A thread that is still working has been given up and is detached.
   void Close() {
     {
       const std::lock_guard lock(mutex_);
@@ -149,7 +152,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     return rank.working;
   }
 
-  /// The life of a rank thread: an engine, then commands until Close().
+  /// The main function of a rank thread: makes the engine, then carries out commands until Close().
   void Serve(Rank& rank, int number) {
     Do(rank, number, [&] {
       const int ranks = static_cast<int>(ranks_.size());
@@ -176,7 +179,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     return command_;
   }
 
-  /// Runs `work`; the first failure of all ranks is kept, and ends what the others wait for.
+  /// Runs `work`. On failure keeps the first exception of all ranks and aborts the transports.
   template <class Work>
   void Do(Rank& rank, int number, const Work& work) {
     try {
@@ -191,7 +194,7 @@ class Crew : public std::enable_shared_from_this<Crew> {
     if (--working_ == 0) changed_.notify_all();
   }
 
-  /// Called in a catch block.
+  /// Called in a catch block. `why`: the text for the other ranks.
   void Fail(const std::string& why) {
     {
       const std::lock_guard lock(mutex_);
@@ -219,13 +222,13 @@ class Crew : public std::enable_shared_from_this<Crew> {
   std::condition_variable changed_;
   Command command_;
   uint64_t number_ = 0;  // of the command
-  int working_ = 0;      // ranks that have not finished it
+  int working_ = 0;      // ranks that have not finished it yet
   bool hung_ = false;
   bool closing_ = false;
   std::exception_ptr cause_;
 };
 
-/// Calls a method on every rank's engine and gives rank 0's result.
+/// Calls a method on every rank's engine and returns rank 0's result.
 template <class Method, class... Arguments>
 auto OnAll(Crew& crew, Method method, Arguments... arguments) {
   using Result = std::decay_t<std::invoke_result_t<Method, RankEngine&, Arguments...>>;
@@ -237,7 +240,7 @@ auto OnAll(Crew& crew, Method method, Arguments... arguments) {
   return std::move(**result);
 }
 
-/// Calls go to all ranks; the results are rank 0's.
+/// Forwards every call to all ranks and returns rank 0's result.
 class ThreadsEngine : public Engine {
  public:
   ThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
@@ -323,8 +326,9 @@ class ThreadsEngine : public Engine {
 
 std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
                                           std::span<FlightRing> flight) {
-  // Not beside other ranks of this process (engine/layers/cuda/attention.cc). Who asks for threads
-  // by name gets the same with one rank, as `strata verify` compares it with several.
+  // Flash attention is allowed only if no other rank runs in this process
+  // (engine/layers/cuda/attention.cc). With job.transport = "threads" it is off even for one rank,
+  // so that `strata verify` can compare one rank with several.
   const bool is_alone = plan.topology.world_size() == 1 && job.transport != "threads";
   if (plan.device == "cuda") at::globalContext().setSDPUseFlash(is_alone);
   return std::make_unique<ThreadsEngine>(job, plan, script, flight);

@@ -1,3 +1,6 @@
+// For each layer that is not known: run it on all but two tokens, then on one token, then on the
+// last one, with kept keys and values, and compare each result with the same part of the output for
+// the whole text. This costs about one more forward of the layer.
 #include "engine/runtime/token_probe.h"
 
 #include <ATen/core/Tensor.h>
@@ -14,7 +17,7 @@ void TokenProbe::See(const StageLayer& layer, const Tensors& input, const Tensor
                      const Pass& pass) {
   const bool is_known = input.size() == 1 && IsTokenWise(layers_[static_cast<size_t>(layer.index)]);
   if (is_known) return;
-  // All others run, also behind one that differs: the ranks of the model axis meet in them.
+  // All further layers run as well, because the ranks of the model axis meet in them.
   const std::string why = Difference(layer, input, output, pass);
   if (why.empty() || layer_ >= 0) return;
   layer_ = layer.index;
@@ -44,13 +47,13 @@ std::string TokenProbe::Difference(const StageLayer& layer, const Tensors& input
   return why;
 }
 
-/// Of tensors that have the tokens in dim 1; others are the same for all tokens.
+/// Cuts tensors that have the tokens in dim 1; other tensors are the same for all tokens.
 Tensors TokenProbe::Part(const Tensors& whole, int64_t begin, int64_t count) const {
   Tensors part;
   for (const at::Tensor& tensor : whole) {
     const bool has_tokens = tensor.defined() && tensor.dim() > 1 && tensor.size(1) == tokens_;
     const at::Tensor own = has_tokens ? tensor.narrow(1, begin, count) : tensor;
-    part.push_back(own.defined() ? own.clone() : own);  // layers may work in place
+    part.push_back(own.defined() ? own.clone() : own);  // a copy: layers may work in place
   }
   return part;
 }
@@ -62,7 +65,7 @@ bool TokenProbe::AreClose(const Tensors& got, const Tensors& expected) const {
     const at::Tensor whole = expected[i].to(at::kDouble);
     const double norm = whole.norm().item<double>();
     const double difference = got[i].to(at::kDouble).sub(whole).norm().item<double>();
-    // Not so either where there are numbers that are not finite.
+    // Written so that the result is false for NaN.
     if (!(difference <= tolerance_ * norm)) return false;
   }
   return true;

@@ -1,5 +1,5 @@
-// TokenProbe: whether the layers of a model give the same for the tokens of a text one by one as
-// for the whole text, so that what they computed of earlier tokens need not be computed again.
+// TokenProbe: tests whether the layers of a model give the same values for the tokens of a text one
+// by one as for the whole text. If they do, what they computed of earlier tokens can be kept.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,24 @@
 
 namespace strata {
 
-/// Watches a forward of a text of `tokens` tokens. Each layer that is not known (IsTokenWise())
-/// runs again on what came in, cut along dim 1, first all but two tokens and then the two, with
-/// keys and values that are kept; and what it gives is compared with what it gave. So nothing of
-/// the script's is taken on trust: a layer that adds positions must ask for them
-/// (strata.position()), and one that looks at later tokens, or at earlier ones without attention of
-/// ours, is found, with the weights that the model has. Layers whose effect is within rounding are
-/// not told apart.
+/// Watches one forward of a text of `tokens` tokens. Each layer that is not known to treat tokens
+/// independently (IsTokenWise()) runs again on its input, cut along dim 1: first all but two
+/// tokens, then the last two one by one, with kept keys and values. The results are compared with
+/// the layer's first output. So no claim of the script is trusted: the probe finds a layer that
+/// adds positions without asking for them (strata.position()), and one that looks at later tokens,
+/// or at earlier tokens without Strata's attention. It uses the weights that the model has, so a
+/// layer whose effect is within rounding passes.
 class TokenProbe : public LayerWatch {
  public:
-  /// `layers` are the job's. `tolerance`: of the norm of the difference, as a share of the output's
-  /// norm.
+  /// `layers`: those of the job. `tolerance`: the largest accepted norm of the difference, as a
+  /// share of the output's norm.
   TokenProbe(const std::vector<LayerSpec>& layers, int64_t tokens, double tolerance)
       : layers_(layers), tokens_(tokens), tolerance_(tolerance) {}
   void See(const StageLayer& layer, const Tensors& input, const Tensors& output,
            const Pass& pass) override;
 
-  /// The first layer that differs, by its index in the job, and in words; -1 = none does.
+  /// The index in the job of the first layer that differs, -1 if none does; and why() describes the
+  /// difference.
   int layer() const { return layer_; }
   const std::string& why() const { return why_; }
 

@@ -1,4 +1,5 @@
-// The loop of steps.
+// The loop of steps. After each step it reports the result, saves if due, evaluates if due and
+// writes sample texts if due. A stop request or an evaluation may end the loop early.
 #include "engine/runtime/trainer.h"
 
 #include <algorithm>
@@ -14,8 +15,8 @@ namespace strata {
 
 int64_t StepsOf(const Job& job, int64_t per_epoch) {
   if (job.steps > 0 || per_epoch == 0) return job.steps;
-  constexpr double kRounding = 1e-12;  // 0.07 * 100 is above 7
-  constexpr double kMost = 1e15;       // a double counts each of them
+  constexpr double kRounding = 1e-12;  // because 0.07 * 100 is slightly above 7
+  constexpr double kMost = 1e15;       // a double represents each of them exactly
   const double steps = job.epochs * static_cast<double>(per_epoch);
   if (steps > kMost) {
     throw ConfigError(Str("epochs: expected at most ", kMost, " steps, got ", steps, " (",
@@ -32,7 +33,7 @@ int64_t TotalSteps(const Job& job, const Engine& engine) {
 
 namespace {
 
-/// One training: the steps that are done, and who hears of them.
+/// One training: its progress, and who is told of it.
 class Training {
  public:
   Training(const Job& job, const Plan& plan, Engine& engine, TrainObserver& observer,
@@ -53,8 +54,8 @@ class Training {
   }
 
  private:
-  /// What becomes of the training behind an evaluation. kStopped: somebody asked to end here, and
-  /// it was left; it is still owed.
+  /// How the training continues after an evaluation. kStopped: RequestStop() ended the evaluation
+  /// early; the training ends, and the evaluation is still due when it resumes.
   enum class After { kGoOn, kOver, kStopped };
 
   bool RunSteps() {
@@ -108,7 +109,7 @@ class Training {
     return true;
   }
 
-  /// What the training begins with, as an observer hears of it.
+  /// What the training started from, completed for the observer.
   StartReport Start() const {
     StartReport start = engine_.start();
     const bool is_done = done_ >= steps_, is_over = !start.why_over.empty();
@@ -123,7 +124,7 @@ class Training {
     return start;
   }
 
-  /// `record`: makes what the function gets.
+  /// `record`: makes the argument of the function; called only if there is a function.
   template <class Record>
   void Call(const FunctionRef& function, const Record& record) {
     if (script_ && function.id >= 0) script_->CallInTraining(function, {record()});
@@ -174,7 +175,8 @@ class Training {
     observer_.OnSamples(done_, samples_->texts(), note);
   }
 
-  /// The training goes on without it; but behind the last evaluation there is no other to come.
+  /// Saves the best. If it fails the training goes on, because a later evaluation may be saved
+  /// instead; only at the last evaluation is the failure an error.
   void SaveBest(bool is_last) {
     const SaveReport report = engine_.SaveBest();
     if (!is_last || report.error.empty()) return observer_.OnSave(report);
@@ -190,10 +192,11 @@ class Training {
   TrainObserver& observer_;
   Script* const script_;
   const int64_t steps_;
-  const int64_t eval_every_;  // steps between two evaluations; 0 = only at the end
+  const int64_t eval_every_;  // steps between two evaluations; 0 means only at the end
   int64_t done_;
-  const std::unique_ptr<Texts> samples_;  // null: the job writes none
-  std::string failed_;                    // what the training ends with in spite of its last step
+  const std::unique_ptr<Texts> samples_;  // null if the job has no eval.samples
+  // The error to throw when everything else is done.
+  std::string failed_;
 };
 
 }  // namespace

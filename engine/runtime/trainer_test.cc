@@ -1,4 +1,4 @@
-// Tests of the loop of steps with an engine that only counts.
+// Tests of the loop of steps, with an engine that only counts.
 #include "engine/runtime/trainer.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// Does no work, and records its calls.
+/// An engine that does no work and records its calls.
 class FakeEngine : public Engine {
  public:
   StepResult TrainStep(MicroBatches*) override {
@@ -60,7 +60,7 @@ class FakeEngine : public Engine {
     texts_left = static_cast<int64_t>(request.prompts.size());
     return {.note = text_note};
   }
-  /// One for each text, '!'.
+  /// Gives one token, '!', for each text.
   std::vector<NewToken> NextTokens() override {
     if (texts_left == 0) return {};
     return {{--texts_left, '!', true}};
@@ -96,11 +96,11 @@ class FakeEngine : public Engine {
   int64_t stop_at = -1;
   int64_t save_at = -1;
   int64_t waits_at = -1;    ///< the step whose save the training waits for
-  int64_t untaken_at = -1;  ///< the step that is not finite, and ends the training
-  int64_t noted_at = -1;    ///< the step that is not finite, and counts
+  int64_t untaken_at = -1;  ///< the step that is not finite and ends the training
+  int64_t noted_at = -1;    ///< the step that is not finite and is applied
   int64_t best_at = -1;     ///< the evaluation that is the best
-  int64_t leave_at = -1;    ///< the evaluation that is left, as somebody asked to stop
-  int64_t worse_at = -1;    ///< the evaluation after which the training stops
+  int64_t leave_at = -1;    ///< the evaluation that a stop request ends
+  int64_t worse_at = -1;    ///< the evaluation after which job.stop ends the training
   std::string best_error;
   int64_t texts_left = 0;
   std::string text_note;
@@ -234,7 +234,7 @@ TEST(TrainTest, OwesNoEvaluationWithoutTestData) {
   EXPECT_THAT(listener.heard, ElementsAre("goes on 2/3", "step 2"));
 }
 
-/// Writes down the calls of functions 1, 2 and 3.
+/// Records the calls of functions 1, 2 and 3.
 class CalledScript : public Script {
  public:
   Value Call(const FunctionRef& function, const Value::List& arguments) override {
@@ -375,7 +375,7 @@ TEST(TrainTest, TellsOfSavesInTheBackground) {
               ElementsAre("start 3", "step 0", "step 1", "saved 2", "step 2"));
 }
 
-/// Writes down among the engine's calls when it hears of a step.
+/// Records OnStep() among the engine's calls.
 class Hearing : public TrainObserver {
  public:
   explicit Hearing(FakeEngine& engine) : engine_(engine) {}
@@ -387,7 +387,7 @@ class Hearing : public TrainObserver {
   FakeEngine& engine_;
 };
 
-// A kill behind the save would leave the step out of the log.
+// If the process were killed during the save, the step would be missing in the log.
 TEST(TrainTest, AStepIsToldBeforeItsSaveIsMade) {
   FakeEngine engine;
   engine.waits_at = 1;
@@ -475,7 +475,7 @@ TEST(TrainTest, AnErrorEndsIt) {
   EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1"));
 }
 
-/// A language model of bytes that writes "a!" and "b!".
+/// A job with a language model of bytes, which writes "a!" and "b!".
 Job WritingJob(int64_t steps, int64_t eval_every, int64_t every) {
   using testing::Make;
   using testing::MapOf;

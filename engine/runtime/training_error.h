@@ -1,11 +1,11 @@
-// TrainingError: why a training does not go on, where nothing failed.
+// TrainingError: the training cannot continue although nothing failed (job.nonfinite).
 #pragma once
 
 #include "engine/base/error.h"
 
 namespace strata {
 
-/// All ranks found it together, and each throws the same.
+/// All ranks find it together, and each throws the same error.
 class TrainingError : public WorldError {
  public:
   using WorldError::WorldError;

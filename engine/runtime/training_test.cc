@@ -1,4 +1,5 @@
-// What surrounds the steps of a training: its optimizer's state, averages, metrics, the best save.
+// Tests of what a training does besides its steps: optimizer state, averages, metrics, the best
+// save.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ using testing::Start;
 
 Value Grid(int pipe, int data) { return MapOf({{"pipe", pipe}, {"data", data}}); }
 
-/// Which all layers of the images' network can have.
+/// An optimizer of the given type that can update all layers of the image network.
 Value OfType(const std::string& type) {
   Value::Map options = {{"1", type}, {"lr", 0.01}};
   if (type == "muon") {
@@ -29,14 +30,14 @@ Value OfType(const std::string& type) {
   return MapOf(std::move(options));
 }
 
-/// For saves; empty.
+/// Makes an empty folder for saves.
 std::string NewFolder() {
   std::string name = ::testing::TempDir() + "training-XXXXXX";
   STRATA_CHECK(::mkdtemp(name.data()) != nullptr) << name;
   return name;
 }
 
-/// 32 samples a step on any grid.
+/// An image job with 32 samples per step on any grid.
 Job ImageJob(int pipe, int data, Value::Map keys) {
   keys.emplace_back("parallel", Grid(pipe, data));
   keys.emplace_back("steps", 6);
@@ -166,7 +167,8 @@ TEST(Averages, OfATrainingThatGoesOnAreItsOwn) {
   EXPECT_EQ(started(keys)->EvaluateTestData().loss, loss);
 }
 
-// What the job has not taken from the save, or learns nothing, is its own average.
+// Averages that are not loaded from the save, because it has none or learns nothing, are the
+// values.
 TEST(Averages, AreTheValuesWhereTheWeightsHaveNone) {
   const std::string dir = NewFolder();
   const auto job = [&](Value::Map more) {
@@ -207,7 +209,7 @@ TEST(Metrics, AreTheSameOnAnyGrid) {
   }
 }
 
-/// All parameters and gradients of a training's third step, by name.
+/// All parameters and gradients after a training's third step, by name.
 std::vector<std::pair<at::Tensor, at::Tensor>> TensorsOf(const Job& job) {
   FakeScript script;
   const auto engine = Start(job, script);
@@ -271,7 +273,7 @@ TEST(DataSeconds, AreTheReadersAndWithinTheStep) {
   EXPECT_LT(step.data_seconds, step.seconds);
 }
 
-/// By the function's own clock, on the rank that calls it.
+/// Measured by the function's own clock, on the rank that calls it.
 TEST(DataSeconds, HaveAllThatADataFunctionTook) {
   using Clock = std::chrono::steady_clock;
   std::chrono::duration<double> took(0);
@@ -289,7 +291,7 @@ TEST(DataSeconds, HaveAllThatADataFunctionTook) {
                                     {"parallel", Grid(1, 1)},
                                     {"steps", 2}});
   const auto engine = Start(job, script);
-  took = took.zero();  // whatever planning has read
+  took = took.zero();  // drops what planning has read
   const StepResult step = engine->TrainStep();
   EXPECT_GE(step.data_seconds, took.count());
   EXPECT_LT(step.data_seconds, step.seconds);
@@ -297,7 +299,7 @@ TEST(DataSeconds, HaveAllThatADataFunctionTook) {
 
 TEST(EveryEpoch, IsSavedAndEvaluated) {
   const std::string dir = NewFolder();
-  const std::string end_of_pass = dir + "/step-00000004";  // 100 samples
+  const std::string end_of_pass = dir + "/step-00000004";  // after one pass over 100 samples
   const Value each = MapOf({{"every", "epoch"}});
   {
     FakeScript script;

@@ -1,4 +1,8 @@
-// First what does not fit is refused by all ranks, then each rank reads its own tensors.
+// Loading runs in three phases. First all ranks agree on the save (rank 0 decides) and compare the
+// names, shapes and dtypes of its tensors with those of the job; anything that does not fit is
+// refused by all ranks. Then each rank verifies the digests of the tensors that it needs, and all
+// meet in a barrier. Only then does each rank read its slices into memory. So a damaged save
+// changes nothing on any rank.
 #include "engine/runtime/saves/beginning.h"
 
 #include <algorithm>
@@ -23,10 +27,11 @@
 namespace strata {
 namespace {
 
-/// Keys that jobs of earlier versions had, and that were free on resume: saves still name them.
+/// Keys that jobs of earlier versions had and that could change on resume. Saves may still contain
+/// them.
 constexpr const char* kFormerKeys[] = {"join"};
 
-/// Layers without what of them learns, which FreezeChange tells.
+/// Removes from layers which parameters are frozen. FreezeChange reports that separately.
 Value WithoutFreeze(const Value& layers) {
   Value::List list;
   for (Value layer : layers.as_list()) {
@@ -38,7 +43,8 @@ Value WithoutFreeze(const Value& layers) {
   return list;
 }
 
-/// What the job has that teaches something. Predictions are made of any data.
+/// Reduces a job to what influences the training, for the comparison with the save. `predicts`: the
+/// test data are only predicted, so they may differ.
 Value Taught(Value job, bool predicts) {
   for (const std::string& key : KeysFreeOnResume()) job.Erase(key);
   for (const char* key : kFormerKeys) job.Erase(key);
@@ -53,7 +59,8 @@ std::string PlanText(const Value& plan) {
   return Str("cuts ", Join(cuts, ","), ", ", plan["schedule"].as_string());
 }
 
-/// What is said where the same ranks chose another plan for the save; "" where nothing is.
+/// A note for the user if the planner chose another plan than in the save although the pipeline has
+/// the same ranks; "" otherwise.
 std::string PlannedAnew(const Job& job, const Value& saved, const Value& now) {
   const bool is_chosen = job.partition.method == "auto" || job.schedule.name == "auto";
   if (!is_chosen || saved.is_null() || saved["pipe"] != now["pipe"]) return "";
@@ -72,7 +79,7 @@ class Beginning {
         transport_(transport),
         progress_(progress) {}
 
-  /// None where nothing is saved yet.
+  /// Loads the save. Returns nullopt if nothing is saved yet.
   std::optional<Begun> Resume() {
     const std::string path = PathOfSave();
     if (path.empty()) return std::nullopt;
@@ -109,7 +116,8 @@ class Beginning {
   }
 
  private:
-  /// Rank 0 decides for all: "" where nothing was saved yet and that is as it may be.
+  /// The path of the save, decided by rank 0 for all ranks; "" if nothing is saved yet and
+  /// job.resume allows that.
   std::string PathOfSave() {
     std::string path;
     if (transport_.rank() == 0) {
@@ -119,7 +127,7 @@ class Beginning {
     return transport_.Broadcast(path, 0);
   }
 
-  /// What the job has otherwise than that of the save.
+  /// Adds notes about how the job differs from that of the save.
   void NoteChanges(const Value& saved, std::vector<std::string>& notes) const {
     const Value now = Value::FromJson(now_.job.ToJson());
     const bool predicts = FindOption(job_.test_data.options, "targets") == Value(false);
@@ -130,8 +138,8 @@ class Beginning {
     if (job_.trains) std::ranges::move(change_.Notes(), std::back_inserter(notes));
   }
 
-  /// This rank has only tensors that were saved, and all ranks together have all of those; but for
-  /// moments of parameters that begin to learn, or do so no longer.
+  /// Checks that every tensor of this rank is in the save, and that every tensor of the save is on
+  /// some rank. Exempt are moments of parameters that begin or stop learning.
   void CheckNames(const Checkpoint& save) {
     std::map<std::string, const char*> own;
     for (const StateTensor& tensor : state_) {
@@ -152,7 +160,7 @@ class Beginning {
     NoteConversions(save, dtypes);
   }
 
-  /// `dtypes`: of all that the job has.
+  /// Notes conversions of dtypes. `dtypes`: by name, of all tensors of the job.
   void NoteConversions(const Checkpoint& save, const std::map<std::string, std::string>& dtypes) {
     std::map<std::pair<DType, DType>, int64_t> counts;
     for (const SavedTensor& saved : save.manifest().tensors) {
@@ -176,13 +184,13 @@ class Beginning {
       if (IsTaken(job_, change_, tensor.name)) {
         tensors.push_back(tensor);
       } else if (tensor.name.ends_with(kAverage)) {
-        // The average of a parameter that never changed is its value.
+        // The parameter was frozen, so its average is its value.
         tensors.push_back(tensor);
         tensors.back().name = ParameterOf(tensor.name);
       }
     }
     progress_.ReadData(&source_);
-    std::set<const SavedTensor*> whole;  // several slices may be of one tensor
+    std::set<const SavedTensor*> whole;  // several slices may belong to one tensor
     for (const StateTensor& tensor : tensors) {
       const SavedTensor& saved = FindSaved(save, tensor.name, tensor.spec);
       if (!whole.insert(&saved).second) continue;
@@ -207,7 +215,7 @@ class Beginning {
   Transport& transport_;
   Progress& progress_;
   FreezeChange change_;
-  std::vector<std::string> conversions_;  // lines for people
+  std::vector<std::string> conversions_;  // messages for the user
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a training begins with when it is not initial values: a save that it goes on from
+// BeginTraining(): loads what a training starts from, if not from initial values: a save to resume
 // (job.resume), or weights from elsewhere (job.weights).
 #pragma once
 
@@ -14,23 +14,26 @@
 
 namespace strata {
 
-/// What a training begins with, if not with initial values.
+/// What a training started from.
 struct Begun {
   StartReport report = {};
-  BeganSteps began = {};  ///< of the save, with what a change of `freeze` makes of it
+  /// For parameters that began to learn later: the steps that were done then. Taken from the save
+  /// and corrected for a change of `freeze`.
+  BeganSteps began = {};
 };
 
-/// Collective. `now`: what a save of this training at step 0 would say. `state`: everything that
-/// this rank has. The job must outlive `progress`.
+/// Collective. `now`: what a save of this training at step 0 would record. `state`: all tensors of
+/// the training on this rank; they receive the loaded values. `job` must outlive `progress`.
 ///
-/// Nothing is loaded before every rank has found each of its tensors whole. Resuming takes the
-/// whole state, on any grid, and asks for the same seed, kind of optimizer and samples of a step,
-/// since the position in the data is counted in steps. Values become those of the job's dtypes.
-/// Moments of parameters that were frozen in the save and learn now stay as they are, zero; but
-/// averages (ema) are the values. Weights are taken by LoadWeights().
+/// Nothing is loaded before every rank has verified each of its tensors. Resuming loads the whole
+/// state, whatever the parallel degrees of the save and of now. It requires the same seed, the same
+/// type of optimizer and the same number of samples per step, because the position in the data is
+/// counted in steps. Values are converted to the job's dtypes. Moments of parameters that were
+/// frozen in the save and learn now stay zero, but their averages (ema) become the parameters'
+/// values. Weights are loaded by LoadWeights().
 ///
-/// Throws ConfigError for what does not fit, by tensor; WorldError for what is damaged or missing,
-/// by tensor, with the newest save that is whole.
+/// Throws ConfigError for tensors that do not fit and WorldError for damaged or missing ones; both
+/// name the tensor, the latter also the newest save that is whole.
 Begun BeginTraining(const Job& job, const TrainingState& now, const std::vector<StateTensor>& state,
                     Script& script, Transport& transport, Progress& progress);
 

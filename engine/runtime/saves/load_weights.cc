@@ -1,4 +1,7 @@
-// Maps and shapes are engine/checkpoint/weights; here is what ranks do with them together.
+// Loads weights on all ranks together; maps of names and shapes are in engine/checkpoint/weights.
+// Each rank looks up its own tensors in the weights. The results (missing, unfit, used, excepted)
+// are gathered, so that all ranks decide and report the same. Then each rank verifies the digests
+// of what it needs, all meet in a barrier, and each reads its slices.
 #include "engine/runtime/saves/load_weights.h"
 
 #include <ATen/core/grad_mode.h>
@@ -23,7 +26,7 @@
 namespace strata {
 namespace {
 
-/// What the tensors of the layers of job.weights.except begin with: "head.".
+/// The prefixes of the tensors of layers that job.weights.except selects: "head.".
 std::vector<std::string> ExceptedPaths(const Job& job) {
   std::vector<std::string> paths;
   for (const int index : SelectLayers(job.weights.except, job.layers, "weights.except")) {
@@ -32,7 +35,7 @@ std::vector<std::string> ExceptedPaths(const Job& job) {
   return paths;
 }
 
-/// What all ranks found, in the order of ranks.
+/// Combines what all ranks found, in the order of ranks.
 Taken OfAllRanks(const Taken& own, Transport& transport) {
   Taken all;
   for (const std::string& text : transport.Gather(own.ToJson())) all.Add(Taken::FromJson(text));
@@ -48,7 +51,8 @@ void CheckTaken(const Job& job, const MappedWeights& weights, const Taken& taken
                         "\nstrict=false (--weights.strict=false) goes on without"));
 }
 
-/// Refuses to compute with initial values, but for what strict=false goes on without.
+/// Throws ConfigError if the job, which does not train, would compute with initial values, except
+/// for missing tensors if strict is false.
 void CheckTrained(const Job& job, const std::string& path, const Taken& taken) {
   const bool refuses_missing = !taken.missing.empty() && job.weights.strict != false;
   if (!refuses_missing && taken.excepted.empty()) return;
@@ -65,7 +69,7 @@ void CheckTrained(const Job& job, const std::string& path, const Taken& taken) {
   throw ConfigError(text);
 }
 
-/// Reads the slice that this rank has of the tensor.
+/// Reads the slice of the tensor that this rank has.
 void Load(const MappedWeights& weights, const MappedTensor& mapped, const StateTensor& tensor) {
   const at::NoGradGuard no_grad;
   if (tensor.memory.is_cpu() && tensor.slice.is_box()) {
@@ -125,7 +129,7 @@ StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, S
 
   const Value &before = source->manifest().training.data, after = SavedData(job.train_data);
   const bool learns = job.trains && !std::ranges::all_of(job.layers, &LayerSpec::frozen);
-  if (!learns) CheckClasses(before, after, source->path());  // else it may learn other ones
+  if (!learns) CheckClasses(before, after, source->path());  // a job that learns may learn others
   std::ranges::move(ChangesOfData(before, after), std::back_inserter(report.notes));
   const Value& trained = source->manifest().training.job;
   if (!job.trains && !trained.is_null()) {
@@ -169,7 +173,7 @@ bool LoadAverages(const Job& job, const std::vector<StateTensor>& state, Script&
   begin();
   const MappedWeights weights(*source, MapOf(job, script), job.weights.prefix);
   const std::vector<std::string> excepted = ExceptedPaths(job);
-  std::set<const SavedTensor*> whole;  // several slices may be of one tensor
+  std::set<const SavedTensor*> whole;  // several slices may belong to one tensor
   progress.ReadData(&job.weights.from);
   for (const StateTensor& tensor : state) {
     if (!is_average(tensor)) continue;

@@ -1,5 +1,5 @@
-// What a training takes of weights from elsewhere (job.weights): a save's or published ones,
-// through the job's map.
+// LoadWeights(): loads weights from elsewhere (job.weights), from a save or published ones, through
+// the job's map of names.
 #pragma once
 
 #include <functional>
@@ -14,22 +14,22 @@
 
 namespace strata {
 
-/// Collective. Each rank reads what it needs of its own tensors; beside these it has the memory of
-/// one. Nothing is loaded before every rank has found what fits. job.weights.strict says what
-/// becomes of what does not: it is refused, or listed in the report and keeps its initial values.
-/// Weights of which nothing fits are refused always; where the job does not train also those that
-/// leave tensors with initial values, but for missing ones where strict is false. What differs
-/// between such a job and that of a save is in the report.
+/// Collective. Each rank reads its own tensors, with memory for one more tensor at a time. Nothing
+/// is loaded before every rank knows what fits. For what does not fit job.weights.strict decides:
+/// it is refused, or listed in the report and keeps its initial values. Weights of which nothing
+/// fits are always refused. If the job does not train, weights that leave tensors with initial
+/// values are refused as well, except for missing ones if strict is false. The report also lists
+/// how the outputs of this job may differ from those of the job that made the save.
 ///
-/// Throws ConfigError for what does not fit, of all ranks together; WorldError for what is damaged
-/// or missing, by tensor.
+/// Throws ConfigError with everything that does not fit on any rank; WorldError, naming the tensor,
+/// for what is damaged or missing.
 StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
                         Transport& transport, Progress& progress);
 
-/// Reads the averages of what LoadWeights() has taken into those of the state, "3.weight#ema".
-/// False, and nothing done, where job.weights has none, as saves of trainings with `ema` have, or
-/// the job keeps none. Calls `begin` first; where an average is missing that of the state stays.
-/// Throws as LoadWeights().
+/// Loads the averages (ema) that belong to the weights of LoadWeights() into the averages of
+/// `state`, "3.weight#ema". Returns false, having done nothing, if job.weights has no averages
+/// (saves of trainings with `ema` have them) or the job keeps none. Calls `begin` first. An average
+/// that is missing keeps its value. Throws as LoadWeights() does.
 bool LoadAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
                   Progress& progress, const std::function<void()>& begin);
 

@@ -1,4 +1,7 @@
-// Every rank tells all others what it has and wants, and finds out by itself who sends what.
+// Every rank gathers what all ranks have and want (lists of ranges of boxes). From these lists each
+// rank computes the same list of moves and carries out those that concern it, in the order of the
+// list. The cost is one message per move; a range is sent to each rank that wants it, and no rank
+// sends what the receiver already has.
 #include "engine/runtime/saves/move_state.h"
 
 #include <ATen/core/grad_mode.h>
@@ -20,7 +23,7 @@ std::string BoxOf(const StateTensor& tensor) {
   return Str(tensor.name, " ", Join(tensor.slice.offset, ","), " ", Join(tensor.slice.shape, ","));
 }
 
-/// Each once, though stages of this rank may share it.
+/// The ranges of the tensors, each once, although stages of this rank may share one.
 std::vector<StateRange> RangesOf(const std::vector<StateTensor>& tensors) {
   std::vector<StateRange> ranges;
   std::set<std::string> known;
@@ -49,14 +52,15 @@ std::vector<StateRange> RangesOf(const Value& value) {
   return ranges;
 }
 
-/// Tensors by their boxes.
+/// Finds the memory of a range by its box.
 class Memory {
  public:
   explicit Memory(const std::vector<StateTensor>& tensors) {
     for (const StateTensor& tensor : tensors) tensors_[BoxOf(tensor)].push_back(&tensor);
   }
 
-  /// The elements of a range that one of the tensors has. A box may be there twice, of a tie.
+  /// The elements of a range, in every tensor that has them. A box can be there twice if the tensor
+  /// is tied.
   std::vector<at::Tensor> Of(const StateRange& range) const {
     std::vector<at::Tensor> found;
     for (const StateTensor* tensor : tensors_.at(range.box)) {
@@ -73,12 +77,13 @@ class Memory {
   std::map<std::string, std::vector<const StateTensor*>> tensors_;
 };
 
-/// A rank that has something of a box.
+/// A rank and the range of a box that it has.
 struct Owner {
   int rank;
   int64_t begin, end;
 };
 
+/// Finds the owners of ranges.
 class Finder {
  public:
   Finder(const std::vector<std::vector<StateRange>>& has, const std::function<bool(int, int)>& near)
@@ -100,7 +105,7 @@ class Finder {
   }
 
  private:
-  /// Who gives `rank` the first element.
+  /// The owner that sends the first element of `wanted` to `rank`.
   const Owner& OwnerOf(const StateRange& wanted, int rank) const {
     const auto distance = [&](const Owner& owner) {
       if (owner.rank == rank) return 0;
@@ -151,7 +156,8 @@ int64_t MoveState(const std::vector<StateTensor>& before, const std::vector<Stat
   const Memory from(before), to(now);
   Group* const group = transport.FindGroup("world");
   int64_t bytes = 0;
-  // In one order for all ranks: the first message that is not done has both its ends waiting.
+  // All ranks go through the moves in the same order, so there is no deadlock: for the first move
+  // that is not done, both ends are waiting.
   for (const StateMove& move : MovesOf(has, wants, near)) {
     if (move.from == rank && move.to == rank) {
       for (const at::Tensor& memory : to.Of(move.range)) memory.copy_(from.Of(move.range)[0]);

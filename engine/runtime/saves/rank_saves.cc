@@ -1,4 +1,7 @@
-// Which tensors this rank writes, and after which steps.
+// Decides which tensors this rank writes and after which steps, and loads what the training starts
+// from. Saves of job.save.every are written from a copy while the training continues, if every rank
+// has memory for its copy (StartBeside); otherwise the training waits (FinishSave). The last save
+// and the best save are always written without a copy.
 #include "engine/runtime/saves/rank_saves.h"
 
 #include <algorithm>
@@ -32,7 +35,7 @@ int64_t BytesOf(const std::vector<StateTensor>& state) {
   return bytes;
 }
 
-/// Whether the training goes on with what lies in save.dir, whose saves it may replace.
+/// True if the training resumes from a save in save.dir; then it may replace the saves there.
 bool GoesOnThere(const Job& job) {
   if (job.resume.empty() || job.resume == kLatestSave) return !job.resume.empty();
   const auto resume = fs::weakly_canonical(job.resume);
@@ -72,14 +75,14 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
   start_.why_over = stages_.monitors().WhyStopped(start_.step);
   SetStepsDone(start_.step - start_.skipped);
   if (start_.step > 0) return;
-  // Evaluations compute with them. The first step begins averages of its own.
+  // Evaluations use these averages. The first training step starts averages of its own.
   took_averages_ =
       LoadAverages(job, State(), context.script, context.progress, [this] { BeginAverages(); });
 }
 
-/// A training's save may be from before the evaluation that was its best. That save stays until one
-/// is better, also where the training goes back to a step before it: no other save takes its place
-/// for less.
+/// Finds the best save in the folder, which may be newer than the save from which this training
+/// resumes, if the evaluation that was the best came after it. The best save stays until an
+/// evaluation is better, also if the training resumes from an earlier step.
 void RankSaves::FindBest() {
   Value found;
   const std::string folder = BestFolder(context_.job.save.dir);
@@ -93,7 +96,7 @@ void RankSaves::FindBest() {
   }
   found = Value::FromJson(context_.transport.Broadcast(found.ToJson(), 0));
   if (found.is_null()) return;
-  // Where the step is still to come, every evaluation from now on is compared with its save.
+  // If the best save is of a later step, all evaluations from now on are compared with it.
   const int64_t step = found["step"].as_int();
   stages_.monitors().FindBest(step > start_.step ? start_.step - 1 : step, found["monitors"]);
 }
@@ -127,7 +130,8 @@ int64_t RankSaves::TakeOver(const std::vector<StateTensor>& before, int64_t step
   return bytes;
 }
 
-/// The job's limit is that of an accelerator's memory where there is one.
+/// Implements HasRoom(). On an accelerator the job's limit is for the accelerator's memory, so it
+/// does not apply to copies on the host.
 bool RankSaves::HasRoom(int64_t bytes, int64_t beside) const {
   const int64_t limit = context_.device.is_cpu() ? context_.plan.memory : 0;
   if (limit > 0 && beside + bytes > limit) return false;
@@ -191,14 +195,14 @@ SaveReport RankSaves::SaveBest(int64_t step, int64_t skipped) {
   return report;
 }
 
-/// The training goes on beside the save where every rank has room for a copy. All have looked
-/// before one of them copies, since copies take from the memory that others look at. Some ranks
-/// have more to copy than others. They meet behind the copies, where the hang limit is the long
-/// one, so that none waits in its row for a rank that still copies.
+/// Collective. Starts a save in the background if every rank has memory for a copy. All ranks check
+/// before any of them copies, because copies use the memory that others check. After the copies the
+/// ranks meet, since some have more to copy than others: while they wait here the longer limit for
+/// hangs applies, and none waits in its row for a rank that is still copying.
 bool RankSaves::StartBeside(int64_t step, int64_t skipped) {
   const std::vector<StateTensor> state = OwnState();
   const int64_t bytes = BytesOf(state);
-  // What an accelerator has is written from a copy anyway.
+  // Tensors on an accelerator are copied to the host in any case.
   const bool has_room = !context_.device.is_cpu() || HasRoom(bytes, peak_memory_);
   const bool copies = context_.transport.AllReduceSum({has_room ? 0.0 : 1.0})[0] == 0;
   copied_ = copies ? bytes : 0;
@@ -216,9 +220,10 @@ bool RankSaves::StartBeside(int64_t step, int64_t skipped) {
   return false;
 }
 
-/// Replicas have the same state, of which one writes all; but with ZeRO-1 each has its own part of
-/// the moments. The ranks of the model axis write what they share, and one of them the rest. Of
-/// tied tensors only the first use is written.
+/// Selects the tensors that this rank writes. Replicas have equal state, so one of them writes it;
+/// with ZeRO-1 each writes its own part of the moments. The ranks of the model axis each write
+/// their parts of divided tensors; one of them writes the others. Of tied tensors only the first
+/// use is written.
 std::vector<StateTensor> RankSaves::OwnState() const {
   const bool shares_moments = context_.job.zero == 1 && context_.replicas > 1;
   std::vector<StateTensor> state = State();

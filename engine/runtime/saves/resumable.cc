@@ -1,3 +1,5 @@
+// The checks compare two lists of named tensors: those that the save's manifest lists, and those
+// that the job declares (in the launcher, DeclaredTensors()) or has (on the ranks, StateOf()).
 #include "engine/runtime/saves/resumable.h"
 
 #include <algorithm>
@@ -20,12 +22,13 @@
 namespace strata {
 namespace {
 
-/// What is gone on from in a folder of saves; "" where it has none.
+/// The save in `folder` from which to resume: the folder itself if it has a file `latest`, else its
+/// only save; "" if it has none.
 std::string NewestIn(const std::string& folder) {
   if (ReadLatest(folder)) return folder;
   const std::vector<std::string> saves = ListSaves(folder);
   if (saves.empty()) return "";
-  // A training's first save is there before `latest` is: its writer may have died in between.
+  // The first save exists before `latest` does. Its writer may have died in between.
   const std::string only = Str(folder, "/", saves.front());
   if (saves.size() == 1 && ReadManifest(only).sequence == 0) return only;
   throw WorldError(Str("there are saves in ", folder, ", but no file \"latest\" that names one"));
@@ -39,14 +42,15 @@ std::string NewestWholeIn(const std::string& folder) {
   }
 }
 
-/// Why a parameter has a moment here and not there, or the other way.
+/// Explains why the save or the job has a moment that the other has not.
 std::string WhyNoMoment(std::string_view name) {
   if (ParameterOf(name).empty()) return "";
   if (name.ends_with(kAverage)) return ": ema is another than in the save";
   return ": the optimizer's options are others than in the save";
 }
 
-/// Whether it is a moment that only training steps use. Evaluations use averages.
+/// True if the name is that of a moment that only training steps use. Averages are used by
+/// evaluations as well.
 bool IsOfSteps(std::string_view name) {
   return !ParameterOf(name).empty() && !name.ends_with(kAverage);
 }
@@ -70,7 +74,7 @@ struct DeclaredTensor {
   TensorSpec spec;
 };
 
-/// What the optimizer keeps of a parameter, as StateOf() has it.
+/// The tensors that the optimizer keeps for a parameter; must agree with StateOf().
 std::vector<DeclaredTensor> MomentsOf(const Job& job, const NamedParameter& place) {
   const int group = FindParameterGroup(job.optimizer, job.layers, place.layer, place.spec.name);
   const OptionTable& type = FindOptimizerType(GroupType(job.optimizer, group));
@@ -96,7 +100,7 @@ std::vector<DeclaredTensor> MomentsOf(const Job& job, const NamedParameter& plac
   return moments;
 }
 
-/// All tensors that a save of the job has, whatever the plan.
+/// All tensors that a save of the job has, whatever its plan.
 std::vector<DeclaredTensor> DeclaredTensors(const Job& job) {
   std::vector<DeclaredTensor> tensors;
   for (size_t i = 0; i < job.layers.size(); ++i) {
@@ -215,7 +219,7 @@ void CheckResume(const Job& job, const Plan& plan) {
   try {
     const std::string path = SaveOf(job);
     if (!path.empty()) CheckSave(job, plan, *OpenSave(path));
-  } catch (const WorldError&) {  // all ranks see it alike, and tell which save is whole
+  } catch (const WorldError&) {  // all ranks find the same, and report which save is whole
   }
 }
 

@@ -1,5 +1,5 @@
-// What a save must be so that a job can go on from it. Torch-free: the launcher asks before the
-// ranks start, and the ranks ask again with the tensors that they have.
+// Checks whether a job can resume from a save. Torch-free: the launcher checks before the ranks
+// start, and the ranks check again with their actual tensors.
 #pragma once
 
 #include <memory>
@@ -15,37 +15,39 @@
 
 namespace strata {
 
-/// What a save says of the job, its data and its plan; nothing of a step.
+/// What a save records of the job, its data and its plan. The fields of a step are left empty.
 TrainingState TrainingOf(const Job& job, const Plan& plan);
 
-/// The save, or the folder of saves, that job.resume means; "" where that is the last save and
-/// nothing is saved yet. Throws WorldError for saves of which none is the last.
+/// The path that job.resume names: a save or a folder of saves. "" if job.resume asks for the
+/// latest save and nothing is saved yet. Throws WorldError if there are saves but no record of
+/// which is the latest.
 std::string SaveOf(const Job& job);
 
-/// Throws ConfigError for published weights, which are no save; WorldError as Checkpoint::Open()
-/// does, with the newest save that is whole.
+/// Opens a save. Throws ConfigError for published weights, which are no save; WorldError as
+/// Checkpoint::Open() does, with the newest save that is whole.
 std::unique_ptr<Checkpoint> OpenSave(const std::string& path);
 
-/// Throws ConfigError unless the save is of the same classes and, where the job trains, of the same
-/// seed, kind of optimizer and samples of a step. `now`: of TrainingOf().
+/// Throws ConfigError unless the save was trained on the same classes and, if the job trains, with
+/// the same seed, type of optimizer and samples per step. `now`: from TrainingOf().
 void CheckTraining(const Job& job, const TrainingState& now, const Checkpoint& save);
 
-/// The entry of a tensor that the job has. Throws ConfigError unless the save has it, of the same
-/// shape. Dtypes may differ where both are floating: the values are converted.
+/// Finds the saved tensor for a tensor of the job. Throws ConfigError if the save does not have it
+/// or has it with another shape. Dtypes may differ if both are floating: values are converted.
 const SavedTensor& FindSaved(const Checkpoint& save, const std::string& name,
                              const TensorSpec& spec);
 
-/// Whether the job takes this tensor of its own from the save: all but moments that begin at zero,
-/// and those that only training steps would use where the job does not train.
+/// True if the job loads its tensor `name` from the save. It loads all but moments that begin at
+/// zero and, if it does not train, moments that only training steps use.
 bool IsTaken(const Job& job, const FreezeChange& change, std::string_view name);
 
-/// Throws ConfigError for a tensor of the save that the job has not, unless it is a moment that
-/// `change` drops, or that only training steps would use. `known`: all that the job has.
+/// Throws ConfigError if the save has a tensor that the job does not have, except for moments that
+/// `change` drops and moments that only training steps use. `known`: the names of all tensors of
+/// the job.
 void CheckPlaces(const Job& job, const Checkpoint& save,
                  const std::set<std::string, std::less<>>& known, const FreezeChange& change);
 
-/// All of these checks of the save that job.resume means, with the tensors that the job's layers
-/// declare. A save that is missing or damaged is no matter of this: the ranks tell of it.
+/// Makes all these checks for the save that job.resume names, with the tensors that the job's
+/// layers declare. Ignores a save that is missing or damaged: the ranks report it.
 void CheckResume(const Job& job, const Plan& plan);
 
 }  // namespace strata

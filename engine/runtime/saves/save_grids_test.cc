@@ -1,4 +1,4 @@
-// Saves of jobs with pipe, data and model axes: any grid loads what any other one has saved.
+// Saves of jobs with pipe, data and model axes: every grid can load what any other grid has saved.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +47,8 @@ LayerSpec Tied(LayerSpec layer) {
   return layer;
 }
 
-/// 12 kinds of tokens, every sort of shared layer, dropout everywhere; the first and the last layer
-/// are one tensor, of which each rank of the model axis has some rows.
+/// 12 kinds of tokens, every kind of divided layer, dropout everywhere. The first and the last
+/// layer share a tensor, of which each rank of the model axis has some rows.
 const std::vector<LayerSpec>& Layers() {
   static const std::vector<LayerSpec> layers = {
       Tied(Make("Embedding", {12, 16}, {{"split", "row"}})),
@@ -73,7 +73,8 @@ Job MakeJob(const Grid& grid, const Value::Map& more = {}) {
       {"data", MapOf({{"train", MakeDataSource("tokens", {12}, {{"length", 8}, {"samples", 96}},
                                                "net.lua:9")}})},
       {"batch", MapOf({{"micro_batches", 4 / grid.data}, {"micro_batch_size", 4}})},
-      // Not Adam: it makes whole steps of gradients that are rounding alone (of the keys' bias).
+      // Not Adam: it makes full steps for gradients that are only rounding errors (of the keys'
+      // bias).
       {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})},
       {"lr_schedule", MapOf({{"1", "cosine"}, {"warmup", 2}})},
       {"zero", grid.zero},
@@ -83,7 +84,7 @@ Job MakeJob(const Grid& grid, const Value::Map& more = {}) {
   return testing::MakeJob(Layers(), Make("CrossEntropyLoss"), testing::With(keys, more));
 }
 
-/// What a training did.
+/// The results of a training.
 struct Course {
   std::vector<double> losses, norms;
   std::vector<TensorDigest> parameters;
@@ -126,7 +127,7 @@ void ExpectNear(const Course& a, const Course& b) {
   }
 }
 
-/// Every tensor of a save as bytes, whole, whatever the slices.
+/// Every tensor of a save as bytes, joined from its slices.
 using Bytes = std::map<std::string, std::string>;
 
 Bytes BytesOf(const std::string& save) {
@@ -141,7 +142,7 @@ Bytes BytesOf(const std::string& save) {
   return all;
 }
 
-/// A save of the training on kSaved, and how it went on.
+/// A save of the training on kSaved, and the results of the steps after it.
 struct Saved {
   TestFolder folder;
   std::string path;
@@ -184,7 +185,7 @@ TEST_P(SavedGrids, GoOnAsTheUninterruptedTrainingDid) {
   ExpectNear(rest, original.rest);
 }
 
-/// Loaded on a grid and saved by it, at once.
+/// A save that is loaded on a grid and saved again at once keeps every bit.
 TEST_P(SavedGrids, KeepEveryBit) {
   const TestFolder folder;
   const Saved& original = Original();
@@ -292,7 +293,7 @@ TEST(SavedGridsTest, FrozenSharedLayersAreSavedWithoutMoments) {
   EXPECT_EQ(Train(*Begin({1, 1, 2}, keys), 1), expected);
 }
 
-/// ZeRO-1, ties and shared layers; the values that come back are those of the save, converted.
+/// With ZeRO-1, ties and divided layers, the loaded values are those of the save, converted.
 TEST(SavedGridsTest, AnotherTypeOfParametersGoesOn) {
   const Value half = MapOf({{"1", "bf16"}, {"params", "bf16"}});
   for (const Grid grid : {kSaved, Grid{1, 1, 1}, Grid{1, 2, 4, 1}}) {
@@ -311,7 +312,7 @@ TEST(SavedGridsTest, AnotherTypeOfParametersGoesOn) {
     int rounded_tensors = 0;
     for (const auto& [name, bytes] : original) {
       std::string expected(bytes.size(), 0), two_bytes(bytes.size() / 2, 0);
-      if (manifest.Find(name)->spec.dtype == DType::kFloat32) {  // of a norm
+      if (manifest.Find(name)->spec.dtype == DType::kFloat32) {  // a parameter of a norm
         EXPECT_EQ(all.at(name), bytes) << name;
         continue;
       }
@@ -327,7 +328,7 @@ TEST(SavedGridsTest, AnotherTypeOfParametersGoesOn) {
   }
 }
 
-/// Shared layers and a tie that spans the pipe learn from the fourth step on.
+/// Divided layers and a tie that spans the pipeline begin to learn in the fourth step.
 TEST(SavedGridsTest, ParametersThatLearnLaterDoSoAlikeOnAnyGrid) {
   const Value adam = MapOf({{"1", "adamw"}, {"lr", 0.01}});
   const Value frozen = Value::List{0, 1, 9};

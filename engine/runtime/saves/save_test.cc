@@ -1,4 +1,4 @@
-// Saves and what goes on from them, on engines whose ranks are threads.
+// Saves and trainings that resume from them, with engines whose ranks are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ using testing::Make;
 using testing::MapOf;
 using testing::Start;
 
-/// Dropout, statistics, sizes that need padding.
+/// Layers with dropout, statistics, and sizes that need padding.
 std::vector<LayerSpec> Layers(int64_t width = 24, int64_t classes = 5) {
   return {Make("Conv2d", {1, 33, Value::IntList({2, 3})}),
           Make("Dropout", {0.3}),
@@ -50,7 +50,7 @@ std::vector<LayerSpec> Layers(int64_t width = 24, int64_t classes = 5) {
 
 FakeScript Script() { return testing::ScriptOf(testing::ImageRows); }
 
-/// Keys of the test's job; those given hold over the defaults.
+/// Keys of the test's job; those in `more` override the defaults.
 Value::Map Keys(int pipe, const Value::Map& more = {}) {
   return testing::With({{"input", MapOf({{"shape", Value::IntList({1, 2, 3})}})},
                         {"parallel", MapOf({{"pipe", pipe}})},
@@ -66,7 +66,7 @@ Job MakeJob(const Value::Map& keys, const std::vector<LayerSpec>& layers = Layer
   return testing::MakeJob(layers, Make("CrossEntropyLoss"), keys);
 }
 
-/// What must not depend on where and in how many pieces a training ran.
+/// The results that must not depend on the plan, or on how often a training was interrupted.
 struct Bits {
   std::vector<double> losses, norms;
   std::vector<std::string> parameters;
@@ -92,7 +92,7 @@ class SaveTest : public ::testing::Test {
     return MapOf(std::move(more));
   }
 
-  /// Trains `steps` steps and saves them; the save's path.
+  /// Trains `steps` steps, saves, and returns the path of the save.
   std::string SaveAfter(int64_t steps, int pipe, Value::Map more = {}) {
     more.emplace_back("save", SaveKey());
     const auto engine = Start(MakeJob(Keys(pipe, more)), script_);
@@ -102,7 +102,7 @@ class SaveTest : public ::testing::Test {
     return report.path;
   }
 
-  /// What is said of a job that begins with these keys.
+  /// The error of a job with these keys.
   std::string ErrorOfStart(const Value::Map& more,
                            const std::vector<LayerSpec>& layers = Layers()) {
     return ErrorOf([&] { Start(MakeJob(Keys(2, more), layers), script_)->Close(); });
@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
                         {"groups", Value::List{MapOf({{"parameters", "bias"}, {"lr", 0.1}})}}}}),
     [](const auto& info) { return std::string(info.param.name); });
 
-/// Two layers with one weight, stages apart.
+/// Two layers with one weight, on different stages.
 std::vector<LayerSpec> TiedLayers() {
   std::vector<LayerSpec> layers = {Make("Conv2d", {1, 33, Value::IntList({2, 3})}),
                                    Make("Flatten"),
@@ -194,7 +194,7 @@ TEST_F(SaveTest, TiedTensorsAreSavedOnceAndComeBackToAllUses) {
   }
 }
 
-/// A grid with the same samples in a step.
+/// Keys of a grid; all grids have the same samples per step.
 Value::Map Grid(int pipe, int data, int zero) {
   return {{"parallel", MapOf({{"pipe", pipe}, {"data", data}})},
           {"batch", MapOf({{"micro_batches", 4 / data}, {"micro_batch_size", 8}})},
@@ -220,7 +220,7 @@ TEST_F(SaveTest, ShardedMomentsComeBackOnAnyGrid) {
   }
 }
 
-/// The digests of a save's tensors, by name.
+/// The digests of a save's tensors by name.
 std::vector<std::pair<std::string, std::string>> Digests(const std::string& path) {
   std::vector<std::pair<std::string, std::string>> digests;
   for (const SavedTensor& tensor : ReadManifest(path).tensors) {
@@ -261,12 +261,12 @@ TEST_F(SaveTest, SavesBesideTheTraining) {
     EXPECT_EQ(result.save->path, dir() + "/" + SaveName(result.save->step));
     saved.push_back(result.save->step);
   }
-  // A save is told of before the next one begins; the last may still go on.
+  // A save is reported before the next one begins. The last may still be in progress.
   ASSERT_GE(saved.size(), 2u);
   EXPECT_EQ(saved[0], 2);
   EXPECT_EQ(saved[1], 4);
   EXPECT_EQ(engine->Save().step, 7);
-  EXPECT_EQ(engine->Save().step, 7);  // it was saved already
+  EXPECT_EQ(engine->Save().step, 7);  // it is saved already
   EXPECT_THAT(ListSaves(dir()), ElementsAre(SaveName(6), SaveName(7)));
   EXPECT_EQ(TroubleWithSave(dir()), "");
 }
@@ -277,7 +277,7 @@ TEST_F(SaveTest, TheCopyIsThatOfItsStep) {
   std::promise<void> trained;
   {
     const DiskLog log(dir(), [done = trained.get_future().share()] { done.wait(); });
-    Train(*background, 5);  // goes on while step 3 is written
+    Train(*background, 5);  // runs while step 3 is being written
     EXPECT_THAT(ListSaves(dir()), IsEmpty());
     trained.set_value();
     background->Save();
@@ -348,7 +348,7 @@ TEST_F(SaveTest, LatestIsTheBestSaveWhereThereIsNoOther) {
   EXPECT_FALSE(engine->EvaluateTestData().is_best);
 }
 
-// The last save comes before the last evaluation.
+// The last save is made before the last evaluation.
 TEST_F(SaveTest, ABestThatWasSavedBehindTheLastSaveIsKnown) {
   const Value save = SaveKey({{"best", "test.loss"}});
   {
@@ -378,7 +378,7 @@ TEST_F(SaveTest, ABestThatWasSavedBehindTheLastSaveIsKnown) {
                        "test.loss, less is better: what it has seen does not count"));
 }
 
-// All evaluations are alike here, so none is better than that of the best save.
+// All evaluations are equal here, so none is better than that of the best save.
 TEST_F(SaveTest, NoEvaluationBeforeTheBestSaveTakesItsPlaceForLess) {
   {
     const Value save = SaveKey({{"best", "test.loss"}, {"keep", 0}});
@@ -396,7 +396,7 @@ TEST_F(SaveTest, NoEvaluationBeforeTheBestSaveTakesItsPlaceForLess) {
     const std::string resume = dir() + "/" + SaveName(step);
     const auto engine = Start(StandingStill({{"save", save}, {"resume", resume}}), script_);
     EXPECT_EQ(engine->start().step, step);
-    const bool verdict = engine->EvaluateTestData().is_best;  // of this very step
+    const bool verdict = engine->EvaluateTestData().is_best;  // of the same step
     engine->Close();
     return verdict;
   };
@@ -479,7 +479,7 @@ TEST_F(SaveTest, SavesWithoutLatestAreNotPassedOver) {
     engine->Close();
     return engine->start().step;
   };
-  // The first save's writer may have died just before it could name it.
+  // The first save's writer may have died just before it wrote `latest`.
   std::filesystem::remove(dir() + "/latest");
   EXPECT_EQ(step_of_start(), 2);
   std::filesystem::remove(dir() + "/latest");
@@ -506,7 +506,7 @@ TEST_F(SaveTest, WhatDoesNotFitIsRefusedByName) {
   EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"optimizer", amsgrad}}),
               AllOf(HasSubstr(" has no tensor \""), HasSubstr("#max_exp_avg_sq\" ("),
                     HasSubstr("): the optimizer's options are others than in the save")));
-  // Of whichever stage is the first to tell.
+  // Any stage may report its error first.
   EXPECT_THAT(ErrorOfStart({{"resume", resume}, {"ema", 0.5}}),
               AllOf(HasSubstr(" has no tensor \""), HasSubstr("#ema\" ("),
                     HasSubstr("): ema is another than in the save")));
@@ -519,7 +519,7 @@ TEST_F(SaveTest, WhatDoesNotFitIsRefusedByName) {
   EXPECT_THAT(ErrorOfStart({{"resume", folder_.Inside("none")}}), HasSubstr("No such file"));
 }
 
-/// All elements of a save's tensor, in another dtype if one is given.
+/// All elements of a tensor of a save, converted if a dtype is given.
 std::vector<char> Elements(const std::string& save, const std::string& name,
                            std::optional<DType> type = {}) {
   const auto opened = Checkpoint::Open(save);
@@ -554,7 +554,7 @@ TEST_F(SaveTest, AnotherTypeOfParametersGoesOn) {
       const std::string again = engine->Save().path;
       for (const SavedTensor& tensor : ReadManifest(again).tensors) {
         const bool is_converted = tensor.kind != TensorKind::kBuffer;
-        // Norms, and averages, are in float32 always.
+        // Norms and averages are always float32.
         const bool is_wide = tensor.name.ends_with("#ema") || tensor.name.starts_with("2.");
         if (is_converted) {
           EXPECT_EQ(tensor.spec.dtype, is_wide ? DType::kFloat32 : type) << tensor.name;
@@ -571,7 +571,7 @@ TEST_F(SaveTest, AnotherTypeOfParametersGoesOn) {
   }
 }
 
-/// Adam without warmup: an element's first step is as long as the learning rate.
+/// Keys for Adam without warmup: an element's first step is as long as the learning rate.
 Value::Map Thawing(const Value& freeze, const Value::Map& more = {}) {
   return testing::With({{"freeze", freeze}, {"lr_schedule", "constant"}, {"clip", Value()}}, more);
 }
@@ -613,7 +613,7 @@ TEST_F(SaveTest, ParametersThatLearnLaterBeginWithAStepOfTheirOwn) {
     bits.losses.insert(bits.losses.end(), rest.losses.begin(), rest.losses.end());
     bits.parameters = rest.parameters;
     courses.push_back(bits);
-    // Their steps are saved, and gone on with.
+    // The step counts of parameters are saved, and a resumed training continues with them.
     const auto again = Start(MakeJob(Keys(4 - pipe, Thawing(none, {{"resume", first}}))), script_);
     EXPECT_THAT(again->start().notes, ElementsAre());
     EXPECT_EQ(Train(*again, 2).parameters, rest.parameters);
@@ -671,7 +671,7 @@ TEST_F(SaveTest, ParametersThatLearnNoLongerBeginAnewLater) {
     EXPECT_EQ(manifest.training.began, (BeganSteps{{"0.weight", 4}, {"0.bias", 4}}));
     engine->Close();
   }
-  // The steps of a parameter that is frozen once more are forgotten.
+  // The step count of a parameter that is frozen again is dropped.
   const auto engine = Start(
       MakeJob(Keys(2, Thawing(frozen, {{"resume", again}, {"save", folder_.Inside("last")}}))),
       script_);
@@ -797,7 +797,7 @@ TEST_F(SaveTest, ClassesKeepTheirNumbers) {
   EXPECT_THAT(start(alike, "1", "resume_2")->start().notes, ElementsAre()) << "JSON has one name";
 }
 
-/// As saves were while averages had the type of their parameters.
+/// Writes a save like those of versions in which averages had the type of their parameters.
 void WriteWithRoundedAverages(const std::string& from, const std::string& to) {
   const auto save = Checkpoint::Open(from);
   std::vector<std::vector<char>> memory;
@@ -1056,7 +1056,7 @@ TEST_F(SaveTest, ASaveThatIsAskedForIsMadeOnceAndTheTrainingGoesOn) {
   Train(*engine, 2);
   engine->RequestSave();
   std::vector<int64_t> saved;
-  while (saved.empty()) {  // it is written beside the training
+  while (saved.empty()) {  // it is written in the background
     const StepResult result = engine->TrainStep();
     if (result.save) saved.push_back(result.save->step);
   }

@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kClasses = "classes";
 constexpr const char* kEncoding = "encoding";
 
-/// A save may have been edited: what is no list of texts counts as none.
+/// The class names in saved data. A save may have been edited: anything but a list of strings
+/// counts as none.
 std::vector<std::string> ClassesIn(const Value& data) {
   std::vector<std::string> names;
   const Value& list = data[kClasses];
@@ -41,13 +42,14 @@ Value SavedData(const DataSpec& train) {
   const auto& names = train.class_names;
   if (!names.empty()) data.Set(kClasses, Value::List(names.begin(), names.end()));
   if (!train.encoding.empty()) data.Set(kEncoding, train.encoding);
-  return Value::FromJson(data.ToJson());  // JSON has no bytes that are not UTF-8
+  return Value::FromJson(data.ToJson());  // JSON replaces bytes that are not UTF-8
 }
 
 void CheckClasses(const Value& saved, const Value& now, const std::string& path) {
   const std::vector<std::string> theirs = ClassesIn(saved), ours = ClassesIn(now);
   for (size_t i = 0; i < theirs.size(); ++i) {
-    const bool stays = i < ours.size() && ours[i] == theirs[i];  // JSON may have made names alike
+    // JSON may have made different names equal, so the same place is checked first.
+    const bool stays = i < ours.size() && ours[i] == theirs[i];
     if (stays || std::ranges::find(ours, theirs[i]) == ours.end()) continue;
     throw ConfigError(Str(path, ": class ", i, " is \"", theirs[i],
                           "\" there, and in data.train \"", i < ours.size() ? ours[i] : "none",

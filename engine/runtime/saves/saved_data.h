@@ -1,4 +1,4 @@
-// What a save tells of the data that it was trained with, so that its outputs keep their meaning.
+// What a save records about its training data, so that its outputs keep their meaning.
 #pragma once
 
 #include <string>
@@ -9,15 +9,16 @@
 
 namespace strata {
 
-/// {classes={"cat", "dog"}, encoding="0123..."}, of DataSpec, as a save gives it back; null where
-/// the data has neither.
+/// Returns {classes={"cat", "dog"}, encoding="0123..."} of a DataSpec, as it reads back from a
+/// save; null if the data have neither.
 Value SavedData(const DataSpec& train);
 
-/// Throws ConfigError where a class of the save has another number now, so that its outputs would
-/// get the names of others. `saved`, `now`: of SavedData(). `path`: the save's.
+/// Throws ConfigError if a class of the save has another number in the data now, because outputs
+/// would then get wrong names. `saved`, `now`: from SavedData(). `path`: the path of the save.
 void CheckClasses(const Value& saved, const Value& now, const std::string& path);
 
-/// What else has changed, a line each: other names, other numbers of a table's cells.
+/// Describes other changes, one line each: other class names, or another encoding of a table's
+/// cells.
 std::vector<std::string> ChangesOfData(const Value& saved, const Value& now);
 
 }  // namespace strata

@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-/// The layers of a job in its canonical form, by path.
+/// The layers of a job in its canonical form, by layer path.
 std::map<std::string, const Value*> LayersByPath(const Value& job) {
   std::map<std::string, const Value*> layers;
   const Value& list = job["layers"];
@@ -26,7 +26,7 @@ std::map<std::string, const Value*> LayersByPath(const Value& job) {
   return layers;
 }
 
-/// LayerSpec::IsFrozen() of a layer in its canonical form.
+/// LayerSpec::IsFrozen() for a layer in its canonical form.
 bool WasFrozen(const Value& layer, const std::string& parameter) {
   if (layer["frozen"].as_bool()) return true;
   const Value& names = layer["frozen_parameters"];
@@ -72,7 +72,7 @@ std::string_view ParameterOf(std::string_view moment) {
 FreezeChange ChangeOfFreeze(const Value& saved_job, const std::vector<LayerSpec>& layers) {
   FreezeChange change;
   const std::map<std::string, const Value*> before = LayersByPath(saved_job);
-  std::set<std::string> known;  // several layers may share a parameter, and its name
+  std::set<std::string> known;  // layers may share a parameter, and so its name
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto index = static_cast<int>(i);
     const auto saved = before.find(LayerPath(layers[i], index));

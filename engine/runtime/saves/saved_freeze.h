@@ -1,5 +1,5 @@
-// What becomes of the optimizer's state where `freeze` is another one than in the save that a
-// training goes on from. Torch-free.
+// Compares which parameters are frozen in a save and in the job that resumes from it, and what that
+// means for the optimizer's state. Torch-free.
 #pragma once
 
 #include <string>
@@ -11,27 +11,28 @@
 
 namespace strata {
 
-/// Parameters by the names that saves have, in the order of layers.
+/// Parameters, by their names in saves, in the order of layers.
 struct FreezeChange {
-  std::vector<std::string> begins;  ///< they learn now and were frozen: the save has no moments
-  std::vector<std::string> stops;   ///< they are frozen now and learnt: their moments are dropped
+  std::vector<std::string> begins;  ///< they learn now but were frozen: the save has no moments
+  std::vector<std::string> stops;   ///< they are frozen now but learnt: their moments are dropped
 
-  /// Whether the moment, "3.weight#exp_avg", is of a parameter that begins to learn.
+  /// True if `moment` ("3.weight#exp_avg") belongs to a parameter that begins to learn.
   bool Begins(std::string_view moment) const;
-  /// The same of one that learns no longer.
+  /// True if it belongs to a parameter that stops learning.
   bool Stops(std::string_view moment) const;
-  /// Lines for people, one for each list that is not empty.
+  /// Messages for the user, one for each list that is not empty.
   std::vector<std::string> Notes() const;
 };
 
-/// "3.weight" of "3.weight#exp_avg"; "" of what is no moment.
+/// The parameter of a moment: "3.weight" for "3.weight#exp_avg"; "" if the name is not that of a
+/// moment.
 std::string_view ParameterOf(std::string_view moment);
 
-/// `saved_job`: TrainingState::job. A layer of which it says nothing counts as one that has not
-/// changed.
+/// Finds the parameters whose `freeze` has changed. `saved_job`: TrainingState::job. Layers that it
+/// does not describe count as unchanged.
 FreezeChange ChangeOfFreeze(const Value& saved_job, const std::vector<LayerSpec>& layers);
 
-/// TrainingState::began of the training that goes on from `saved`.
+/// The value of TrainingState::began for the training that resumes from `saved`.
 BeganSteps BeganWith(const TrainingState& saved, const FreezeChange& change);
 
 }  // namespace strata

@@ -1,4 +1,5 @@
-// Jobs are compared in their canonical form, from JSON: a function is {function=, digest=}.
+// Compares jobs in their canonical form, parsed from JSON, where a function is {function=,
+// digest=}.
 #include "engine/runtime/saves/saved_job.h"
 
 #include <algorithm>
@@ -24,7 +25,8 @@ std::string Short(const Value& value) {
   return text.size() <= kMost ? text : Str(text.substr(0, kMost), "...");
 }
 
-/// What a user calls a member of the job: options of a type stand beside it, sources in `data`.
+/// The key as users write it in a script: options of a type stand beside the type, and data sources
+/// are in `data`.
 std::string KeyBelow(const std::string& path, const std::string& name) {
   if (name == "options") return path;
   if (path.empty())
@@ -61,7 +63,8 @@ std::string Shown(std::vector<std::string> lines) {
   return Join(lines, "; ") + (all > kShown ? Str("; and ", all - kShown, " more") : "");
 }
 
-/// Layers without their names, their initial values and what of them learns.
+/// The members of layers that determine what they compute: not their names, initial values or
+/// frozen parameters.
 Value Computing(const Value& layers) {
   Value::List kept;
   for (const Value& layer : layers.as_list()) {
@@ -69,7 +72,7 @@ Value Computing(const Value& layers) {
     for (const char* name : {"type", "args", "forward", "tied_forward"}) {
       if (layer.Has(name)) own.Set(name, layer[name]);
     }
-    // Of a layer in Lua it makes what forward computes with.
+    // For a layer in Lua, `init` makes what its forward computes with.
     if (layer.Has("forward")) own.Set("init", layer["init"]);
     if (layer.Has("layers")) own.Set("layers", Computing(layer["layers"]));
     kept.push_back(std::move(own));

@@ -1,4 +1,4 @@
-// How this job differs from the one that a save was trained with.
+// Describes how this job differs from the job that a save was trained with.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace strata {
 
-/// Where two jobs, as saves have them, differ: at most three places with both values, and how many
-/// more: "clip: 0.5 against 0.25; seed: 1 against 2". "" where they do not. A function that is the
-/// same at another place is no difference.
+/// Compares two jobs as saves store them. Lists at most three differences with both values, and the
+/// number of further ones: "clip: 0.5 against 0.25; seed: 1 against 2". Returns "" if there are
+/// none. A function with the same digest at another line is no difference.
 std::string DifferencesOf(const Value& saved, const Value& now);
 
-/// DifferencesOf() what decides the outputs of trained weights: types and arguments of layers, ema
-/// and precision; those that the save tells of.
+/// The same for what determines the outputs of trained weights: types and arguments of layers, ema
+/// and precision. Compares only keys that the save has.
 std::string DifferencesOfOutputs(const Value& saved, const Value& now);
 
 }  // namespace strata

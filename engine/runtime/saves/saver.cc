@@ -1,4 +1,7 @@
-// Each phase of a save is the work of a thread, which ends with a JSON text for the other ranks.
+// Each phase of a save (writing a part, committing) is the work of a thread, which returns a JSON
+// text. Poll() asks, with one all-reduce, whether any rank's thread is still working; when all are
+// done, it gathers the texts and starts the next phase or reports the end. Only rank 0 commits; the
+// threads of other ranks have nothing to do in that phase.
 #include "engine/runtime/saves/saver.h"
 
 #include <ATen/ops/empty_like.h>
@@ -18,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Between two polls of somebody who waits.
+/// The time between two polls in Finish().
 constexpr std::chrono::milliseconds kPatience(50);
 
 std::string ErrorIn(const Value& result) {
@@ -109,14 +112,14 @@ SaveReport Saver::Finish() {
     work_.wait_for(kPatience);
     progress_.WaitForAll();
     if (std::optional<SaveReport> report = Poll()) return *std::move(report);
-    progress_.Complete();  // a slow disk is no hang: the ranks still hear of each other
+    progress_.Complete();  // a slow disk is no hang: the ranks still communicate
   }
 }
 
 std::optional<SaveReport> Saver::AfterWriting() {
   std::vector<std::string> parts = transport_.Gather(work_.get());
   written_.clear();
-  if (copies_) ReleaseFreeMemory();  // the copies', which no step needs
+  if (copies_) ReleaseFreeMemory();  // memory of the copies, which no step uses
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     const Value result = Value::FromJson(parts[rank]);
     const std::string error = ErrorIn(result);

@@ -1,12 +1,13 @@
-// Saver: what one rank does for saves, beside the training.
+// Saver: writes the saves of one rank in the background while the training continues.
 //
-//   Start    copies what the rank owns and lets a thread write the copy: the training goes on. Or,
-//            without a copy, lets it write what is there, and the training must wait
-//   Poll     at the end of each step; once all ranks have written, rank 0's thread makes the save
-//            count; once it does, all ranks know
+//   Start    copies this rank's part of the state and starts a thread that writes the copy; the
+//            training continues. Without a copy the thread writes the state itself, and the
+//            training must wait.
+//   Poll     at the end of each step. Once all ranks have written their parts, a thread of rank 0
+//            commits the save, that is, makes it the latest; then all ranks learn that it counts.
 //
-// A save that fails (a full disk) leaves the last one in place and the training going: whoever
-// trains is told by the report, and the next save tries again.
+// If a save fails (a full disk), the previous one stays in place and the training continues. The
+// report says so, and the next save tries again.
 #pragma once
 
 #include <atomic>
@@ -27,35 +28,36 @@ namespace strata {
 
 class Saver {
  public:
-  /// Rank 0 opens the folder: throws as SaveFolder(), and ConfigError when there are saves already
-  /// that the training does not go on from (`goes_on`). Transport and progress must outlive it.
+  /// Rank 0 opens the folder. Throws as SaveFolder() does, and ConfigError if the folder has saves
+  /// from which this training does not resume (`goes_on` is false). `transport` and `progress` must
+  /// outlive this object.
   Saver(const SaveSpec& spec, bool goes_on, Transport& transport, Progress& progress);
-  /// Gives up what is not complete.
+  /// Discards a save that is not complete.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
   bool pending() const { return phase_ != Phase::kIdle; }
-  /// Of the save that is pending, or was the last.
+  /// The step of the save in progress, or of the last one; -1 before the first.
   int64_t step() const { return step_; }
 
-  /// Collective. `owned`: what this rank alone writes. What lies on an accelerator is always copied
-  /// to the host. Without `copies`, the rest is written from where it lies, and must not change
-  /// until Finish(). REQUIRES: !pending().
+  /// Collective: starts a save. `owned`: the tensors that only this rank writes. Tensors on an
+  /// accelerator are always copied to the host. If `copies` is false, other tensors are written
+  /// from where they are and must not change until Finish() returns. REQUIRES: !pending().
   void Start(const TrainingState& training, const std::vector<StateTensor>& owned, bool copies);
-  /// Collective, and quick: how the save ended, or none while it goes on. The same on all ranks.
-  /// REQUIRES: pending().
+  /// Collective, does not block on the disk: returns the report if the save has ended, equal on all
+  /// ranks; nullopt while it is in progress. REQUIRES: pending().
   std::optional<SaveReport> Poll();
-  /// Collective: polls until it has ended.
+  /// Collective: polls until the save has ended, and returns its report.
   SaveReport Finish();
 
  private:
   enum class Phase { kIdle, kWriting, kCommitting };
 
-  /// Runs `work` on a thread; it gives a map. What it throws becomes {error=...}.
+  /// Runs `work`, which returns a map, on a thread. Exceptions become {error=...}.
   template <class Work>
   void Launch(Work work);
-  /// Collective: whether a rank's thread is at work.
+  /// Collective: true if the thread of any rank is still working.
   bool IsBusy();
   std::optional<SaveReport> AfterWriting();
   SaveReport AfterCommitting();
@@ -65,16 +67,16 @@ class Saver {
 
   Transport& transport_;
   Progress& progress_;
-  std::optional<SaveFolder> folder_;  // rank 0's
+  std::optional<SaveFolder> folder_;  // on rank 0
   Phase phase_ = Phase::kIdle;
   int64_t step_ = -1;
   TrainingState training_;
-  std::string temporary_;  // the folder that is written to; "" while there is none
+  std::string temporary_;  // the folder that is written to; "" if there is none
   std::chrono::steady_clock::time_point start_;
   bool copies_ = false;
-  std::vector<StateTensor> written_;  // copies, or what the rank owns
+  std::vector<StateTensor> written_;  // copies of what the rank owns, or the originals
   std::atomic<bool> cancelled_ = false;
-  std::future<std::string> work_;  // JSON; the last member: its thread uses the others
+  std::future<std::string> work_;  // JSON; must be the last member: its thread uses the others
 };
 
 }  // namespace strata

@@ -1,4 +1,7 @@
-// A rank's tensors as slices of whole tensors, and back from a save.
+// Describes a rank's tensors as slices of whole tensors, and reads such slices from a save. A
+// parameter that is divided over the model axis consists of one or more boxes of the whole tensor,
+// one after the other in the rank's memory. The moments of an optimizer with ZeRO-1 cover only a
+// range of a flat buffer, so a box may be cut at both ends.
 #include "engine/runtime/saves/training_state.h"
 
 #include <ATen/core/grad_mode.h>
@@ -26,7 +29,7 @@ std::string CheckedName(std::string name) {
                         "; give its layer another name"));
 }
 
-/// What a rank has of a tensor: boxes of it, which lie one behind the other in the rank's memory.
+/// The part of a tensor that a rank has: boxes of it, one after the other in the rank's memory.
 struct Holding {
   TensorSpec spec;  // of the whole tensor
   std::vector<Slice> boxes;
@@ -64,8 +67,8 @@ void AddValues(const PlacedParameter& parameter, const std::string& name, const 
   }
 }
 
-/// What the optimizer has of a parameter. It may know a part of the flat buffer alone, whose place
-/// in the memory of the values tells which.
+/// Adds the moments of a parameter. The optimizer's state may cover only a part of the flat buffer;
+/// which part follows from the position of its values in memory.
 void AddMoments(const PlacedParameter& parameter, const std::string& name, const Holding& holding,
                 const OptimizerState& state, std::vector<StateTensor>& tensors) {
   const at::Tensor value = parameter.value.detach(), flat = state.buffer.values;
@@ -91,7 +94,7 @@ void AddMoments(const PlacedParameter& parameter, const std::string& name, const
   }
 }
 
-/// What the optimizer has of the parameter as a whole.
+/// Adds the state that the optimizer keeps for the parameter as a whole.
 void AddFactors(const PlacedParameter& parameter, const std::string& name,
                 const OptimizerState& state, std::vector<StateTensor>& tensors) {
   for (const Factor& factor : state.factors) {
@@ -108,7 +111,7 @@ StateTensor StateOfBuffer(const std::string& name, const at::Tensor& values) {
           /*is_copy=*/false, Flat(values, name)};
 }
 
-/// The box that a slice is part of, in memory of its own.
+/// Reads the box of which the slice is a part into new memory, and returns the slice's elements.
 at::Tensor ReadBox(const Checkpoint& save, const SavedTensor& saved, const Slice& slice) {
   const Slice box = Slice::Box(slice.offset, slice.shape);
   at::Tensor whole = EmptyTensors({{slice.shape, saved.spec.dtype}}, at::kCPU)[0];

@@ -1,6 +1,6 @@
-// TrainingState's tensors: everything that a training would have to begin again from, where it lies
-// on a rank. Parameters, buffers (BatchNorm's statistics) and the optimizer's moments, each under
-// its layer path; without padding, whatever the cut.
+// StateTensor: the state of a training as named tensors. It contains everything that is needed to
+// resume: parameters, buffers (BatchNorm's statistics) and the optimizer's moments, each under its
+// layer path. Names, shapes and values do not depend on the cuts, and padding is not included.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,36 +19,38 @@
 
 namespace strata {
 
-/// A tensor of the state, or the slice of it that this rank has.
+/// A tensor of the state, or the slice of it that is on this rank.
 struct StateTensor {
   std::string name;  ///< "3.weight", "4.running_mean", "3.weight#exp_avg"
   TensorKind kind = TensorKind::kParameter;
   TensorSpec spec;  ///< of the whole tensor
   Slice slice;
-  bool is_copy = false;  ///< of a tied tensor, for a later use: it has the first use's name
-  at::Tensor memory;     ///< the slice's elements, of one dim: a view of where they live
+  /// True for a later use of a tied tensor. It has the name of the first use.
+  bool is_copy = false;
+  at::Tensor memory;  ///< one dim: a view of the slice's elements where they are
 
-  /// Whether the ranks of the model axis share the tensor: the others have other boxes of it.
+  /// True if the tensor is divided among the ranks of the model axis.
   bool is_shared() const { return slice.shape != spec.shape; }
 };
 
-/// What the first use of each tie calls its tensor: TieName() -> "embed.weight".
+/// Maps the name of each tie (TieName()) to the path of the tensor in its first use,
+/// "embed.weight".
 using TiePaths = std::map<std::string, std::string>;
 TiePaths TiePathsOf(const std::vector<LayerSpec>& layers);
-/// What saves call the parameter.
+/// The name of the parameter in saves: its path, or for a tied one the path of the first use.
 const std::string& SavedName(const PlacedParameter& parameter, const TiePaths& ties);
 
-/// The tensors of a stage and its optimizer, in the order of layers; moments come after their
-/// parameter. A tensor that the model axis shares is a slice, or one slice for each of its blocks
-/// (attention's queries, keys and values). Frozen parameters have no moments. With ZeRO-1, moments
-/// of which this rank has no part are left out. `axis` is the model axis; null when it has one
-/// rank. Throws ConfigError for a name that no file can hold, and for dtypes that Strata does not
+/// The tensors of a stage and its optimizer, in the order of layers; moments follow their
+/// parameter. A tensor divided over the model axis gives one slice, or one slice for each of its
+/// blocks (attention's queries, keys and values). Frozen parameters have no moments. With ZeRO-1,
+/// moments of which this rank has no part are left out. `axis`: the model axis; null if it has one
+/// rank. Throws ConfigError for names that no file can contain and for dtypes that Strata does not
 /// know.
 std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
                                  const AxisComm* axis);
 
-/// Reads the tensor's slice into its memory, whose dtype the values take. Throws WorldError; and
-/// ConfigError as FindSaved() does.
+/// Reads the slice of the tensor from a save into its memory, converting to its dtype. Throws
+/// WorldError, and ConfigError as FindSaved() does.
 void LoadTensor(const Checkpoint& save, const StateTensor& tensor);
 
 }  // namespace strata

@@ -1,4 +1,8 @@
-// Builds the layers of one stage with the initial values that they have under every partition.
+// Builds the layers of one stage. Before each layer the random numbers are seeded with job.seed +
+// its number (or by job.seed_fn), so its initial values do not depend on the partition. The parts
+// into which a large layer was split draw from one sequence, in order. A later use of a tied layer
+// builds the first use again, with its seed, and copies the tied tensors; this costs some
+// computation but needs no message.
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -22,7 +26,7 @@
 namespace strata {
 namespace {
 
-/// `layer`: of the script's list.
+/// The seed of a layer's initial values. `layer`: its index in the script's list.
 uint64_t InitialSeed(const Job& job, int layer, EngineScript& script) {
   if (job.seed_fn.where.empty()) return static_cast<uint64_t>(job.seed + layer);
   const Value seed = script.Call(job.seed_fn, {Value(layer)});
@@ -37,7 +41,8 @@ std::string Label(const LayerSpec& spec, int index) {
   return Str(Place(spec.where), "layer ", index, " ", spec.ToString());
 }
 
-/// The layer where its key is used first; `index` itself without a key.
+/// The index of the layer that uses the key of layer `index` first; `index` itself if it has no
+/// key.
 int FirstUse(const Job& job, int index) {
   const std::string& key = job.layers[index].tied_key;
   if (key.empty()) return index;
@@ -45,21 +50,21 @@ int FirstUse(const Job& job, int index) {
   return static_cast<int>(first - job.layers.begin());
 }
 
-/// What the layers of a stage are built with.
+/// The arguments that building every layer of a stage needs.
 struct Surroundings {
   const Job& job;
   EngineScript& script;
   const std::shared_ptr<AxisComm>& axis;  // the model axis
   const bool has_parts = HasParts(job.layers);
 
-  /// In the script's list.
+  /// The index of the layer in the script's list.
   int NumberOf(int index) const { return has_parts ? LayerNumber(job.layers, index) : index; }
 };
 
 std::unique_ptr<Layer> Build(const Surroundings& around, const LayerSpec& spec, int index) {
   return TranslateErrors([&] { return Label(spec, around.NumberOf(index)); },
                          [&] {
-                           const AxisScope axis(around.axis);  // for layers inside a script's own
+                           const AxisScope axis(around.axis);  // for layers in a script's layer
                            return BuildLayer(spec, &around.script, around.axis);
                          });
 }
@@ -70,8 +75,8 @@ Parameter& FindParameter(Layer& layer, const std::string& name) {
   return *found;
 }
 
-/// Marks what the layer shares. A later use gets the first one's initial values: built again here,
-/// they need no message.
+/// Marks the tied tensors of the layer. A later use gets the initial values of the first use, which
+/// is built again here, so that no message is needed.
 void Tie(const Surroundings& around, int first, uint64_t seed, StageLayer& built) {
   const LayerSpec& spec = around.job.layers[built.index];
   const LayerSpec& first_spec = around.job.layers[first];
@@ -89,8 +94,8 @@ void Tie(const Surroundings& around, int first, uint64_t seed, StageLayer& built
   }
 }
 
-/// `spec`: the job's layer `index`, laid out. `draws`: empty, or those of the parts of the same
-/// layer that were built before it.
+/// Builds one layer. `spec`: the spec of layer `index`, laid out for the model axis. `draws`:
+/// empty, or the random numbers of the previous parts of the same layer, which go on.
 StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, int index,
                            std::optional<RandomScope>& draws) {
   const int number = around.NumberOf(index);
@@ -108,8 +113,8 @@ StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, in
   return built;
 }
 
-/// Gives the values of one layer the type in which the stage stores them, so that a stage never has
-/// those of all its layers in float32.
+/// Converts the values of one layer to the stored type. This happens layer by layer, so that a
+/// stage never holds all its layers in float32.
 void StoreInType(Layer& layer, at::ScalarType stored) {
   if (stored == at::kFloat) return;
   for (Parameter& parameter : layer.parameters()) {
@@ -120,7 +125,7 @@ void StoreInType(Layer& layer, at::ScalarType stored) {
   layer.OnBound();
 }
 
-/// Behind a stage that ends before layer `end`.
+/// True if the loss or a layer after a stage that ends before layer `end` is scripted.
 bool IsScriptedBehind(const Job& job, int end) {
   return HasScripted(job.loss) ||
          std::any_of(job.layers.begin() + end, job.layers.end(), HasScripted);
@@ -136,7 +141,7 @@ std::vector<KeptValue> KeptIn(const Job& job, const Plan& plan, const StagePlan&
   return values;
 }
 
-/// Layers of one number together, and what lies between them.
+/// Groups neighbouring layers with the same segment number, and the layers between them.
 std::vector<Segment> SegmentsOf(const Plan& plan, const StagePlan& place) {
   std::vector<Segment> segments;
   int last = -1;

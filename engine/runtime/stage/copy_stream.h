@@ -1,5 +1,4 @@
-// CopyStream: data on its way from the host's memory to an accelerator, beside what the
-// accelerator computes.
+// CopyStream: copies data from the host to an accelerator while the accelerator computes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +12,13 @@
 
 namespace strata {
 
-/// Copies run on a stream of their own, through pinned memory, so that neither the host nor the
-/// current stream waits for them. They arrive in memory that is used again.
+/// The copies run on a stream of their own and through pinned memory, so that neither the host nor
+/// the current stream waits for them. Their destination is memory that is reused.
 class CopyStream {
  public:
   explicit CopyStream(c10::Device device);
-  /// Begins to copy tensors of the host. They are there at `arrived`, for the stream that is the
-  /// thread's current one now.
+  /// Starts to copy tensors of the host. Sets `arrived`, at which the copies are complete. They may
+  /// be used on the stream that is the calling thread's current one now.
   std::vector<at::Tensor> Start(const std::vector<at::Tensor>& tensors, StreamPoint& arrived);
 
  private:

@@ -1,4 +1,4 @@
-// Keeps the first of all findings in the order of Finding.
+// Keeps the smallest of all findings in the order of Finding.
 #include "engine/runtime/stage/examiner.h"
 
 #include <ATen/ops/isfinite.h>
@@ -15,7 +15,7 @@
 namespace strata {
 namespace {
 
-/// Six digits are enough to see a size.
+/// Formats a number with six digits.
 std::string Short(const at::Tensor& number) { return Str(number.to(at::kDouble).item<double>()); }
 
 }  // namespace

@@ -11,33 +11,34 @@
 
 namespace strata {
 
-/// Where data comes from, for reports.
+/// The source of the data, for reports.
 struct DataOrigin {
-  std::string name;   ///< "digits"; of a function of the script its line
-  std::string where;  ///< the line of the script that says so; "" = the caller gives the data
+  std::string name;   ///< "digits"; for a function of the script, its line
+  std::string where;  ///< the line of the script; "" if the caller gives the data
 };
 
-/// All ranks of a replica know how many micro-batches there are, and what enters the first stage
-/// with each. Only the first and the last stage ask for tensors, each for its half, when the
-/// program comes to the micro-batch.
+/// All ranks of a replica know the number of micro-batches and the shapes of their inputs. Only the
+/// ranks of the first and the last stage ask for tensors, for inputs and targets respectively, when
+/// the program comes to the micro-batch.
 class Feed {
  public:
   virtual ~Feed() = default;
 
-  /// Lives as long as the engine, since a watchdog may read it at any time.
+  /// Must live as long as the engine, because a watchdog may read it at any time.
   const DataOrigin& origin() const { return origin_; }
-  /// The input of every micro-batch. Empty while they are not known: a user's function may give any
-  /// shapes, so that only who reads the data can tell. Then the rank of the first stage calls
-  /// ReadInputs(), and every rank of its pipeline set_inputs() with the result (InputNews).
+  /// The specs of every micro-batch's input. Empty while they are unknown: a user's function may
+  /// return any shapes, so they are known only after reading. Then the rank of the first stage
+  /// calls ReadInputs(), and every rank of its pipeline calls set_inputs() with the result
+  /// (InputNews).
   const std::vector<TensorSpecs>& inputs() const { return inputs_; }
   void set_inputs(std::vector<TensorSpecs> inputs) { inputs_ = std::move(inputs); }
-  /// Reads the inputs of the whole run, and keeps them until Input() asks for them.
+  /// Reads the inputs of the whole run and keeps them for Input(). Returns their specs.
   virtual std::vector<TensorSpecs> ReadInputs() { return inputs_; }
-  /// How many micro-batches the replica with the most has. In the last run of a pass, the last
+  /// The number of micro-batches of the replica that has most. In the last run of a pass, the last
   /// replicas may have fewer, or none.
   int most() const { return most_; }
-  /// The samples of micro-batch m, at least one: dim 0 of its first tensor. REQUIRES: inputs() are
-  /// known.
+  /// The number of samples of micro-batch m, at least one: dim 0 of its first tensor. REQUIRES:
+  /// inputs() is not empty.
   int64_t rows(int m) const { return inputs_[m].at(0).shape.at(0); }
 
   virtual Tensors Input(int m) = 0;

@@ -1,5 +1,6 @@
-// Counts what each flat buffer has to hold, allocates it, then moves the parameters in. Gradients
-// take their memory when the layers' own is free again: a start needs no more than a step.
+// First computes the size of each flat buffer (Region::Reserve), then allocates the buffers and
+// moves the parameters in. The gradients are allocated last, when the layers' original memory is
+// free again, so that building needs no more memory than a training step.
 #include "engine/runtime/stage/flat_parameters.h"
 
 #include <ATen/ops/zeros.h>
@@ -21,18 +22,18 @@ int64_t Padded(int64_t elements) {
          FlatParameters::kPadding;
 }
 
-/// The place of a parameter. Each gets a version counter of its own: with plain views a change of
-/// one parameter would invalidate the graphs of all.
+/// A view of a flat buffer for a parameter, with a version counter of its own. With plain views, a
+/// change of one parameter would invalidate the graphs of all.
 at::Tensor ViewOf(const at::Tensor& flat, int64_t offset, const at::Tensor& parameter) {
   return flat.narrow(0, offset, parameter.numel()).view(parameter.sizes()).variable_data();
 }
 
-/// Gives out the places of one flat buffer, one behind the other.
+/// Assigns the places of one flat buffer, one after the other.
 class Region {
  public:
   void Reserve(const at::Tensor& value) { size_ += Padded(value.numel()); }
 
-  /// Without gradients.
+  /// Allocates the values. Gradients are allocated later.
   FlatBuffer Allocate(int index, int group, at::ScalarType type, at::Device device) {
     index_ = index;
     buffer_ = {group, at::zeros({size_}, at::dtype(type).device(device)), {}};
@@ -53,11 +54,11 @@ class Region {
   }
 
  private:
-  int index_ = 0;  // of the buffer
+  int index_ = 0;  // index of the buffer
   int64_t size_ = 0;
   int64_t next_ = 0;
   FlatBuffer buffer_;
-  at::Tensor seen_;  // what layers see of the buffer's values
+  at::Tensor seen_;  // the tensor that layers see: the values, or their copy
 };
 
 struct Types {
@@ -66,27 +67,27 @@ struct Types {
   auto operator<=>(const Types&) const = default;
 };
 
-/// What becomes of a parameter's type: half precision is for floating-point ones that do not keep
-/// theirs.
+/// The types of a parameter. Half precision applies to floating-point parameters that do not have
+/// keeps_type.
 Types TypesOf(const Parameter& parameter, const ParameterTypes& types) {
   const at::ScalarType own = parameter.value.scalar_type();
-  // BuildStage() may have given it the stored type already.
+  // BuildStage() may have converted it to the stored type already.
   const bool has_layers_type = own == at::kFloat || own == types.stored;
   if (parameter.keeps_type || !has_layers_type) return {own, own};
   return {types.stored, types.compute};
 }
 
-using RegionKey = std::pair<int, Types>;  // the first is the group
+using RegionKey = std::pair<int, Types>;  // first: the optimizer group
 
 const TiedParameter* FindTied(const StageLayer& layer, const Parameter& parameter) {
   const auto found = std::ranges::find(layer.tied, parameter.name, &TiedParameter::name);
   return found == layer.tied.end() ? nullptr : &*found;
 }
 
-/// The first uses of ties on this stage.
+/// Tracks the first use of each tie on this stage.
 class FirstUses {
  public:
-  /// Whether another layer of the stage had the tie before.
+  /// True if another layer of the stage used the tie before.
   bool IsLater(const StageLayer& layer, const Parameter& parameter) {
     const TiedParameter* tied = FindTied(layer, parameter);
     if (!tied || parameter.frozen) return false;
@@ -105,7 +106,7 @@ void ForEachParameter(std::vector<StageLayer>& layers, const Function& function)
   }
 }
 
-/// Whether the first product of a step may overwrite its gradient.
+/// True if the first product of a step may overwrite the parameter's gradient.
 bool IsOfProducts(const Parameter& parameter, const PlacedParameter& place) {
   return parameter.only_products && place.tie.empty() &&
          place.value.numel() >= FlatParameters::kLeastStale;
@@ -155,7 +156,7 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
       placed.share = parameter.share;
       placed.partial_grad = parameter.partial_grad;
     }
-    layer.layer->OnBound();  // lets go of what it had
+    layer.layer->OnBound();  // releases the layer's references to its original memory
   }
   ReleaseFreeMemory();
   AddGradients(layers);
@@ -168,11 +169,12 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
   }
 }
 
-/// Gives each trainable parameter its gradient: a view of its buffer's, or, of a tie's later use, a
-/// tensor of its own.
+/// Gives each trainable parameter its gradient: a view of a flat buffer, or a separate tensor for a
+/// tie's later use.
 void FlatParameters::AddGradients(std::vector<StageLayer>& layers) {
   for (FlatBuffer& buffer : buffers_) buffer.gradients = at::zeros_like(buffer.values);
-  std::vector<int64_t> done(buffers_.size());  // elements that are in `added_` or `products_`
+  // For each buffer: the number of elements that are covered by `added_` or `products_`.
+  std::vector<int64_t> done(buffers_.size());
   const auto add_until = [&](size_t buffer, int64_t end) {
     const int64_t begin = done[buffer];
     if (end > begin) added_.push_back(buffers_[buffer].gradients.narrow(0, begin, end - begin));

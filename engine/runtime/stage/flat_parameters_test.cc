@@ -69,7 +69,7 @@ TEST(FlatParametersTest, LargeProductsAreStaleUntilTheyAreOverwrittenOrFinished)
   auto layers = Layers({Make("Linear", {128, 128}), Make("LayerNorm", {128}),
                         Make("Linear", {128, 16}), Make("Linear", {128, 128})});
   FlatParameters flat(layers, OneGroup, at::kCPU);
-  const auto sums = [&] {  // of the weights' gradients
+  const auto sums = [&] {  // of the gradients of the weights
     std::vector<double> sums;
     for (const PlacedParameter& parameter : flat.parameters()) {
       if (parameter.path.ends_with("bias")) continue;
@@ -98,7 +98,8 @@ TEST(FlatParametersTest, LargeProductsAreStaleUntilTheyAreOverwrittenOrFinished)
   EXPECT_THAT(sums(), ::testing::ElementsAre(0, 128, 16 * 128, 0));
 }
 
-/// The weight's gradient after two micro-batches. What was in its place before must not matter.
+/// The weight's gradient after two micro-batches. The previous content of its memory must not
+/// matter.
 at::Tensor ConvolutionsGradient(int in, int out, int pixels, bool is_stale) {
   auto layers = Layers({Make("Conv2d", {in, out}, {{"kernel_size", 3}, {"padding", 1}})});
   FlatParameters flat(layers, OneGroup, at::kCPU);
@@ -118,7 +119,8 @@ at::Tensor ConvolutionsGradient(int in, int out, int pixels, bool is_stale) {
 }
 
 TEST(FlatParametersTest, ConvolutionsOverwriteStaleGradients) {
-  for (const auto& [in, out, pixels] : {std::tuple(32, 64, 8), {256, 512, 4}}) {  // both ways
+  // For both ways to compute it.
+  for (const auto& [in, out, pixels] : {std::tuple(32, 64, 8), {256, 512, 4}}) {
     const at::Tensor added = ConvolutionsGradient(in, out, pixels, /*is_stale=*/false);
     EXPECT_TRUE(added.equal(ConvolutionsGradient(in, out, pixels, /*is_stale=*/true))) << in;
   }

@@ -1,4 +1,4 @@
-// A node of autograd's graph that keeps the gradient which comes to it.
+// A node of autograd's graph that stores the gradient which arrives at it.
 #include "engine/runtime/stage/graph_input.h"
 
 #include <ATen/ops/full.h>
@@ -21,10 +21,10 @@ namespace {
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-/// Keeps the gradient that comes.
+/// Stores the gradient that arrives, unchanged.
 class GraphInput : public Node {
  public:
-  GraphInput() : Node(/*sequence_nr=*/UINT64_MAX) {}  // as soon as it can run, like AccumulateGrad
+  GraphInput() : Node(/*sequence_nr=*/UINT64_MAX) {}  // runs as soon as it can, like AccumulateGrad
   variable_list apply(variable_list&& gradients) override {
     gradient_ = std::move(gradients[0]);
     return {};

@@ -1,4 +1,4 @@
-// Kept tensors stand behind the chain's, in the order of connections.
+// The tensors of connections follow those of the chain, in the order of connections.
 #include "engine/runtime/stage/kept.h"
 
 #include <iterator>
@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-/// Removes the last `count` tensors and gives them.
+/// Removes the last `count` tensors and returns them.
 Tensors TakeLast(Tensors& tensors, size_t count) {
   STRATA_CHECK(count <= tensors.size()) << count << " kept of " << tensors.size();
   const auto first = tensors.end() - static_cast<std::ptrdiff_t>(count);

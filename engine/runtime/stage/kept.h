@@ -1,5 +1,4 @@
-// Kept: the values of connections (engine/layers/connections.h) on their way through one
-// stage.
+// Kept: carries the values of connections (engine/layers/connections.h) through one stage.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,32 +11,33 @@
 
 namespace strata {
 
-/// A connection that begins in a stage, ends in it or passes it.
+/// A connection that begins in a stage, ends in it or passes through it.
 struct KeptValue {
   Connection connection;
-  size_t tensors = 0;  ///< how many it keeps
+  size_t tensors = 0;  ///< number of tensors that it carries
 };
 
-/// Of one forward pass through layers `begin` to `end` - 1. `values`: in the order in which they
-/// cross cuts. What a stage receives and sends is the chain's tensors, then those of each value.
+/// Used for one forward pass through layers `begin` to `end` - 1. `values`: in the order in which
+/// they are sent between stages. A stage receives and sends the tensors of the chain of layers,
+/// followed by those of each value.
 class Kept {
  public:
   Kept(const std::vector<KeptValue>& values, int begin, int end)
       : values_(values), begin_(begin), end_(end) {}
 
-  /// Takes what was kept before this stage off the stage's input.
+  /// Removes the values that were kept before this stage from the stage's input.
   void TakeFromInput(Tensors& input);
-  /// To be called before layer `layer`: adds what it joins.
+  /// Call it before layer `layer`: appends the values that the layer joins to its inputs.
   void GiveTo(int layer, Tensors& inputs);
-  /// After it: takes what it keeps off its outputs.
+  /// Call it after the layer: removes the values that the layer keeps from its outputs.
   void TakeFrom(int layer, Tensors& outputs);
-  /// Adds what goes on to the stage's output.
+  /// Appends the values that later stages need to the stage's output.
   void GiveToOutput(Tensors& output);
 
  private:
   const std::vector<KeptValue>& values_;
   const int begin_, end_;
-  std::map<int, Tensors> kept_;  // by the layer that keeps
+  std::map<int, Tensors> kept_;  // by the index of the layer that keeps them
 };
 
 }  // namespace strata

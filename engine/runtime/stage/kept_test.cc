@@ -21,7 +21,8 @@ std::vector<int> Texts(const Tensors& tensors) {
   return numbers;
 }
 
-// Layers 3 to 5 of a job: "a" passes, "b" ends at 4, "c" begins at 5 and goes on with two tensors.
+// Layers 3 to 5 of a job: "a" passes through, "b" ends at 4, "c" begins at 5 and goes on with two
+// tensors.
 class KeptTest : public ::testing::Test {
  protected:
   const std::vector<KeptValue> values_ = {{{"a", 0, 9}, 1}, {{"b", 1, 4}, 2}, {{"c", 5, 8}, 2}};
@@ -29,7 +30,7 @@ class KeptTest : public ::testing::Test {
 };
 
 TEST_F(KeptTest, TakesTheChainApartAndPutsItTogether) {
-  Tensors x = Numbers({1, 10, 20, 21});  // the chain's, a's, b's two
+  Tensors x = Numbers({1, 10, 20, 21});  // the chain's tensor, a's, and b's two
   kept_.TakeFromInput(x);
   EXPECT_THAT(Texts(x), ElementsAre(1));
   kept_.GiveTo(3, x);
@@ -38,7 +39,7 @@ TEST_F(KeptTest, TakesTheChainApartAndPutsItTogether) {
   EXPECT_THAT(Texts(x), ElementsAre(1));
   kept_.GiveTo(4, x);
   EXPECT_THAT(Texts(x), ElementsAre(1, 20, 21));
-  x = Numbers({5, 6, 5, 6});  // the outputs of layer 5, a skip
+  x = Numbers({5, 6, 5, 6});  // the outputs of layer 5, which keeps the last two
   kept_.TakeFrom(5, x);
   EXPECT_THAT(Texts(x), ElementsAre(5, 6));
   kept_.GiveToOutput(x);

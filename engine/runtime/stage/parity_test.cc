@@ -1,5 +1,5 @@
-// The engine against PyTorch: the first two runs of tests/golden/parity.json, for every number of
-// stages, in threads.
+// Compares the engine with PyTorch: the first two runs of tests/golden/parity.json, for every
+// number of stages, in threads.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,8 @@ namespace {
 using testing::Make;
 using testing::MapOf;
 
-/// What parity.json's "data" says, at `offset` = the global number of the micro-batch.
+/// The input that parity.json describes under "data". `offset`: the global number of the
+/// micro-batch.
 at::Tensor Image(int64_t offset) {
   const at::Tensor i = at::arange(8 * 64, at::kDouble).add(offset);
   return i.mul(0.37).sin().add(i.mul(0.0113).cos()).to(at::kFloat).view({8, 1, 8, 8});

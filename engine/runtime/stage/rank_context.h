@@ -1,4 +1,5 @@
-// RankContext: which part of a job a rank has, and what the parts of its engine share.
+// RankContext: the part of a job that a rank has, and the objects that the components of its engine
+// share.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,7 +17,7 @@
 
 namespace strata {
 
-/// Outlives the parts that get it.
+/// Must outlive all objects that get it.
 struct RankContext {
   const Job& job;
   const Plan& plan;
@@ -24,18 +25,20 @@ struct RankContext {
   Transport& transport;
   Progress& progress;
   c10::Device device;
-  std::vector<int> pipe_ranks;  ///< the transport's rank of each rank of this pipeline
-  int pipe_rank;                ///< this rank's place among them
-  int replica;                  ///< the index on the data axis, of `replicas`
+  std::vector<int> pipe_ranks;  ///< ranks of this pipeline in the transport, by pipe rank
+  int pipe_rank;                ///< this rank's index in pipe_ranks
+  int replica;                  ///< the index on the data axis, below `replicas`
   int replicas;
-  std::shared_ptr<AxisComm> model_axis;  ///< null where it has one rank
+  std::shared_ptr<AxisComm> model_axis;  ///< null if the axis has one rank
 
   int rank() const { return transport.rank(); }
-  /// Tells the memory of ranks apart that are threads of one process (allocator.h).
+  /// The memory account of this rank: it distinguishes ranks that are threads of one process
+  /// (allocator.h).
   int memory_account() const { return rank() % kMemoryAccounts; }
-  /// Ranks of the model axis have the same losses, outputs and unshared tensors: one tells of them.
+  /// The ranks of the model axis have equal losses, outputs and undivided tensors. True on the one
+  /// that reports them.
   bool speaks_for_axis() const { return !model_axis || model_axis->rank() == 0; }
-  /// The same for the replicas: one rank tells of each parameter.
+  /// Replicas have equal parameters, too. True on the one rank that reports each of them.
   bool speaks_for_replicas() const { return replica == 0 && speaks_for_axis(); }
 };
 

@@ -1,4 +1,7 @@
-// A micro-batch passes the segments of the stage forward, and backward in the other order.
+// A forward runs the segments of the stage in order; a backward runs them in reverse. Each segment
+// keeps its input and, if it has a graph, the roots of the graph. A segment without a graph is run
+// again before its backward. Only the segments' inputs and the roots are held by the stage;
+// activations belong to the graph and are freed as the backward consumes them.
 #include "engine/runtime/stage/stage.h"
 
 #include <ATen/core/grad_mode.h>
@@ -37,7 +40,7 @@ bool AreOnHost(const Tensors& tensors) {
   return std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.is_cpu(); });
 }
 
-/// Runs `check`, whose ConfigError then names the place, which `where` gives.
+/// Runs `check`. Adds the place, which `where` returns, to a ConfigError.
 template <class Where, class Check>
 void CheckAt(const Where& where, const Check& check) {
   try {
@@ -47,7 +50,7 @@ void CheckAt(const Where& where, const Check& check) {
   }
 }
 
-/// The layer's output. What ATen refuses is told in the layer's own words where it has some.
+/// Runs the layer. If ATen refuses the input, the layer's own check may explain it better.
 Tensors ForwardOf(const StageLayer& layer, const Tensors& x, const Pass& pass) {
   try {
     return layer.layer->Forward(x, pass);
@@ -76,15 +79,16 @@ std::vector<Layer*> Chain(const std::vector<StageLayer>& layers, const Segment& 
   return chain;
 }
 
-/// Whether both have their gradients from one place of one node, as a tensor that a function of the
-/// script returns twice.
+/// True if both tensors get their gradient from the same output of the same node, as when a
+/// function of the script returns a tensor twice.
 bool HaveOneGradient(const at::Tensor& one, const at::Tensor& other) {
   using torch::autograd::impl::gradient_edge;
   return one.requires_grad() && other.requires_grad() && gradient_edge(one) == gradient_edge(other);
 }
 
-/// What a layer gives more than once becomes a tensor of its own each time, as it is behind a cut:
-/// a backward then adds up the gradients of each, and those sums, in one order for all plans.
+/// Gives each repetition of a tensor in a layer's output an identity of its own, as a cut after the
+/// layer would. Then a backward sums the gradients of each repetition first, and these sums
+/// afterwards, in the same order for all plans.
 Tensors Apart(Tensors tensors) {
   for (size_t i = 1; i < tensors.size(); ++i) {
     const auto before = std::span(tensors).first(i);
@@ -94,7 +98,7 @@ Tensors Apart(Tensors tensors) {
   return tensors;
 }
 
-/// Where a backward begins: an edge for each floating-point output.
+/// The edges at which a backward begins, one for each floating-point output.
 std::vector<torch::autograd::Edge> RootsOf(const Tensors& outputs) {
   std::vector<torch::autograd::Edge> roots;
   for (const at::Tensor& output : outputs) {
@@ -105,7 +109,7 @@ std::vector<torch::autograd::Edge> RootsOf(const Tensors& outputs) {
   return roots;
 }
 
-/// The tensors, those of the type `from` as `to`.
+/// Converts the tensors of type `from` to type `to`.
 Tensors WithType(Tensors tensors, at::ScalarType from, at::ScalarType to) {
   for (at::Tensor& tensor : tensors) {
     if (tensor.scalar_type() == from) tensor = tensor.to(to);
@@ -113,7 +117,7 @@ Tensors WithType(Tensors tensors, at::ScalarType from, at::ScalarType to) {
   return tensors;
 }
 
-/// One for each floating-point tensor.
+/// Takes one gradient for each floating-point tensor.
 Tensors TakeGradients(const Tensors& inputs) {
   Tensors gradients;
   for (const at::Tensor& input : inputs) {
@@ -128,7 +132,7 @@ Stage::Stage(StageParts parts, const GroupOf& group_of)
     : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device, parts_.types) {
   if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
   if (!parts_.device.is_cpu() && (is_first() || is_last())) copies_.emplace(parts_.device);
-  // The first layer of a segment works on what is kept: the received, or the segment's input.
+  // A segment's first layer must not overwrite its input, which is kept or was received.
   for (const Segment& segment : parts_.segments) AllowOverwriting(Chain(parts_.layers, segment));
 }
 
@@ -140,7 +144,7 @@ void Stage::Begin(const RunSpec& run) {
   if (run.training) parameters_.ClearGradients();
 }
 
-/// Runs `check` on tensors of the host that are to be brought to an accelerator.
+/// Runs `check` on host tensors before they are copied to an accelerator.
 template <class Where, class Check>
 void Stage::CheckOnHost(const Tensors& tensors, const Where& where, const Check& check) const {
   if (!parts_.device.is_cpu() && AreOnHost(tensors)) CheckAt(where, check);
@@ -193,7 +197,8 @@ void Stage::Forward(int m, Keep keep) {
     x = RunSegment(m, k, with_graph ? Run::kForwardWithGraph : Run::kForward);
   }
   if (!is_last()) micro_batch.output = WithoutGraph(x);
-  // Here, since a first clone changes the original's storage, which this thread goes on reading.
+  // This is done here because the first clone changes the storage of the original, which this
+  // thread still reads.
   if (parts_.shares_output) micro_batch.output = CopyOnWrite(std::move(micro_batch.output));
   if (is_last() && run_->keep_outputs) {
     micro_batch.output = parts_.loss->WholeOutput(WithoutGraph(x));
@@ -281,7 +286,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
   for (size_t i = segment.begin; i < segment.end; ++i) {
     StageLayer& layer = parts_.layers[i];
     const NamedRange range(layer.label.c_str());
-    // Parts of one layer (parts.h), one behind the other, draw on.
+    // Neighbouring parts of one layer (parts.h) continue the same sequence of random numbers.
     const bool draws_on =
         i > segment.begin && layer.number >= 0 && layer.number == parts_.layers[i - 1].number;
     if (!draws_on) {
@@ -304,8 +309,9 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
   return x;
 }
 
-/// Autograd runs the newest node that it can, so that once it comes to what made a layer's input,
-/// all nodes of this layer and of those behind it have run.
+/// Registers a hook that reports when the backward reaches the input of `layer`. Autograd runs the
+/// newest node that is ready; so when the gradient of the layer's input is there, all nodes of this
+/// layer and of later ones have run.
 void Stage::ReportPassing(const Tensors& x, int layer) {
   for (const at::Tensor& tensor : x) {
     if (!tensor.requires_grad() || tensor.is_leaf()) continue;
@@ -316,7 +322,7 @@ void Stage::ReportPassing(const Tensors& x, int layer) {
   }
 }
 
-/// For messages.
+/// The name of the micro-batch's loss in messages.
 std::string Stage::LossOf(int m) const {
   return Str(parts_.loss_label, " (stage ", number(), ", micro-batch ", m, ")");
 }
@@ -329,7 +335,7 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   const bool are_known = run_->feed && !run_->feed->inputs().empty();
   LossPartsScope loss_parts(are_known ? run_->feed->rows(m) : 0);
   Examiner* const examiner = run_->examiner;
-  const int end = std::max(parts_.job_layers, parts_.end);  // behind all layers
+  const int end = std::max(parts_.job_layers, parts_.end);  // the index after all layers
   if (examiner) examiner->Enters(parts_.loss_label, end, number(), m, output);
   Tensors exact;
   const auto compute = [&] {
@@ -353,7 +359,8 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   examiner->LeavesLoss(parts_.loss_label, end, number(), m, micro_batch.loss, micro_batch.target);
 }
 
-/// A loss of argmax(), detach() or item() would train nothing, and say so nowhere.
+/// Warns once about a loss that depends on no parameter (argmax(), detach(), item()): it would
+/// train nothing without any error.
 void Stage::WarnWithoutGradient(const Tensors& output, const at::Tensor& sum) {
   const auto has_one = [](const at::Tensor& x) { return x.requires_grad(); };
   if (!at::GradMode::is_enabled() || sum.requires_grad() || has_warned_) return;
@@ -377,7 +384,8 @@ void Stage::RunBackward(int m, bool defer_weights) {
   micro_batch.input_gradient = std::move(gradients);
 }
 
-/// The gradients of the segment's input; none where there is no need.
+/// Runs the backward of segment k. Returns the gradients of its input; empty if they are not
+/// needed.
 Tensors Stage::RunBackward(int m, size_t k, const Tensors& gradients) {
   SegmentState& kept = micro_batches_[m].segments[k];
   const std::vector<torch::autograd::Edge> outputs = std::exchange(kept.roots, {});
@@ -387,7 +395,7 @@ Tensors Stage::RunBackward(int m, size_t k, const Tensors& gradients) {
   torch::autograd::edge_list roots;
   torch::autograd::variable_list inputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    // Nothing before it needs a gradient, or nothing behind it gave one.
+    // Nothing before this output needs a gradient, or nothing after it gave one.
     if (!outputs[i].is_valid() || IsAbsent(gradients[i])) continue;
     roots.push_back(outputs[i]);
     inputs.push_back(gradients[i]);

@@ -1,6 +1,6 @@
-// Stage: the layers of one stage on the rank that owns it, and what it keeps of each micro-batch
-// between its actions. Knows nothing of ranks, links and programs; the executor moves what it
-// takes and gives.
+// Stage: the layers of one stage on the rank that owns it, and the state of each micro-batch
+// between its actions. A stage knows nothing of ranks, links or programs; the executor moves its
+// inputs and outputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,78 +26,81 @@
 
 namespace strata {
 
-/// Neighbouring layers of a stage, by place in its list.
+/// Neighbouring layers of a stage, given by their indices in the stage's list.
 struct Segment {
   size_t begin = 0;
   size_t end = 0;  ///< one past the last
   bool is_recomputed = true;
 };
 
-/// What a stage is made of.
+/// The parameters from which a stage is made.
 struct StageParts {
   int stage = 0;
-  bool is_first = true;  ///< its input is data: no gradient is computed for it
-  /// Something before it learns. Else no gradient is computed for its input, whatever the cut: what
-  /// lies before may have none.
+  bool is_first = true;  ///< its input is data, which needs no gradient
+  /// True if any layer before this stage learns. If not, no gradient is computed for the stage's
+  /// input.
   bool learns_before = true;
-  int64_t seed = 0;    ///< the job's
-  int job_layers = 0;  ///< layers of the script's list: the loss draws as the layer after them
+  int64_t seed = 0;  ///< the seed of the job
+  /// Number of layers in the script's list. The loss is seeded as if it were the layer after them.
+  int job_layers = 0;
   at::Device device = at::kCPU;
   ParameterTypes types = {};
-  int begin = 0, end = 0;  ///< its layers in the job's list
+  int begin = 0, end = 0;  ///< range of its layers in the job's list
   std::vector<StageLayer> layers;
-  std::vector<KeptValue> kept;  ///< connections that begin, end or pass here
-  /// Cuts the whole list of layers into runs. In a forward with Keep::kInput a run with
-  /// `is_recomputed` keeps its input only, and the others keep their activations. Empty: one run of
+  std::vector<KeptValue> kept;  ///< connections that begin, end or pass through here
+  /// A division of all layers into segments. In a forward with Keep::kInput, a segment with
+  /// `is_recomputed` keeps only its input; the others keep their activations. Empty: one segment of
   /// all layers with `is_recomputed`.
   std::vector<Segment> segments;
-  std::unique_ptr<Loss> loss;                ///< the last stage's; null on all others
-  std::string loss_label = "the loss";       ///< for messages, as a layer's
-  std::shared_ptr<AxisComm> axis = nullptr;  ///< the model axis; null where it has one rank
-  /// The ranks of the model axis that have the last dim of the last layer's output in parts, for
-  /// the loss.
+  std::unique_ptr<Loss> loss;                ///< set on the last stage, null on all others
+  std::string loss_label = "the loss";       ///< the name of the loss in messages
+  std::shared_ptr<AxisComm> axis = nullptr;  ///< the model axis; null if it has one rank
+  /// Number of parts into which the last dim of the last layer's output is divided over the model
+  /// axis, for a loss that computes on parts.
   int output_parts = 1;
-  /// A function of the script behind this stage, on another thread, may write to its output.
+  /// True if a later stage in another thread runs a function of the script, which might write to
+  /// this stage's output.
   bool shares_output = false;
 };
 
-/// Builds the layers of stage `stage`, and of no other, with the initial values that they have
-/// under every partition: layer i after seeding with job.seed + i, or with what job.seed_fn gives
-/// for i; a tied layer as its first use. `axis`: the model axis, which shares the layers; null
-/// where it has one rank. Throws ConfigError as the layers do.
+/// Builds the layers of stage `stage` only, with initial values that do not depend on the
+/// partition: layer i is built after seeding with job.seed + i, or with the seed that job.seed_fn
+/// returns for i; a tied layer gets the values of its first use. `axis`: the model axis over which
+/// layers are divided; null if it has one rank. Throws ConfigError as the layers do.
 StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device device,
                       EngineScript& script, const std::shared_ptr<AxisComm>& axis = nullptr);
 
-/// Whether a forward keeps what the backward needs, or of the recomputed segments only their input
-/// because a Recompute() comes in between.
+/// What a forward keeps for the backward: all activations, or only the inputs of the recomputed
+/// segments, in which case Recompute() must be called before the backward.
 enum class Keep { kActivations, kInput };
 
-/// A life of a micro-batch, in training:
+/// The calls for a micro-batch in training:
 ///   SetInput [SetTarget] Forward(kActivations) | (Forward(kInput) Recompute)
 ///   TakeOutput, SetOutputGradient (not on the last stage)
 ///   Backward | (BackwardInput BackwardWeights), TakeInputGradient (not on the first stage)
-/// and in evaluation: SetInput [SetTarget] Forward TakeOutput. Begin() comes before the first of a
-/// run. Micro-batches may overlap in any way.
+/// and in evaluation: SetInput [SetTarget] Forward TakeOutput. Begin() comes before the first call
+/// of a run. The calls of different micro-batches may be interleaved in any way.
 ///
-/// Data of the host begin their way to an accelerator in SetInput() and SetTarget(); the forward
-/// waits for them there. So the next micro-batch's may be set before.
+/// Transfers: SetInput() and SetTarget() start to copy data from the host to an accelerator, and
+/// the forward waits for them. So the data of the next micro-batch may be set early.
 ///
-/// Recomputation: Recompute() runs the last recomputed segment forward again, the backward each one
-/// before it when it comes to it. So no more than one of them, and what was kept, is there at a
-/// time. Random layers draw the same numbers again, and statistics are not counted twice.
+/// Recomputation: Recompute() runs the last recomputed segment forward again; the backward runs
+/// each earlier one when it comes to it. So the activations of at most one recomputed segment are
+/// in memory at a time. Random layers draw the same numbers again, and statistics are not updated
+/// twice.
 ///
-/// Half precision: where the layers compute in another type than float32, that is the type of what
-/// would be float32 else: data that come in, and the output of every layer, whatever the cuts. A
-/// loss gets float32. Layers inside of layers see to it themselves.
+/// Half precision: if layers compute in another type than float32, this type replaces float32 in
+/// inputs and in the output of every layer, whatever the cuts. The loss gets float32. Layers inside
+/// other layers convert their own tensors.
 ///
-/// Tensors at a boundary: at inputs a graph begins (graph_input.h); outputs are handed over without
-/// their graph, of which only the roots are kept, so that an output which no backward reads is
-/// freed once it is sent. Nothing writes to an input: the first layer works out of place, as the
-/// memory may be the sender's (libtorch notes, "In place as a stage's first layer"), and functions
-/// of the script are given a CopyOnWrite() of it.
+/// Tensors at a boundary: a graph begins at inputs (graph_input.h). Outputs are handed over without
+/// their graph, of which only the roots are kept, so that an output that no backward reads is freed
+/// once it is sent. Nothing writes to an input: its memory may belong to the sender. So the first
+/// layer works out of place (libtorch notes, "In place as a stage's first layer"), and functions of
+/// the script get a CopyOnWrite() of it.
 ///
-/// Errors: ConfigError that names the layer, when it cannot take a value or gives another shape
-/// than the plan says; WorldError when memory runs out.
+/// Errors: ConfigError naming the layer if it cannot take a value or gives another shape than the
+/// plan says; WorldError if memory runs out.
 class Stage {
  public:
   Stage(StageParts parts, const GroupOf& group_of);
@@ -110,10 +113,11 @@ class Stage {
   FlatParameters& parameters() { return parameters_; }
   const std::vector<StageLayer>& layers() const { return parts_.layers; }
 
-  /// Forgets the last run. In training the gradients become zero. `run` must outlive the run.
+  /// Begins a run and drops the state of the last one. In training, the gradients become zero.
+  /// `run` must outlive the run.
   void Begin(const RunSpec& run);
 
-  /// Tensors on any device; of data, or of the stage before.
+  /// The tensors may be on any device. They come from the data, or from the stage before.
   void SetInput(int m, Tensors input);
   bool has_input(int m) const { return !micro_batches_[m].input.empty(); }
   void SetTarget(int m, Tensors target);
@@ -122,8 +126,8 @@ class Stage {
 
   void Forward(int m, Keep keep);
   void Recompute(int m);
-  /// `passed` is told where the backward has come to in the list of layers: the gradients of the
-  /// layers from there on are complete but for later micro-batches. Only in runs with
+  /// Called during a backward with the index of the layer that it has reached: the gradients of the
+  /// layers from there on are complete, except for later micro-batches. Used only in runs with
   /// `reports_passing`.
   using Passed = std::function<void(int layer)>;
   void Backward(int m, const Passed& passed = nullptr);
@@ -131,23 +135,25 @@ class Stage {
   void BackwardWeights(int m);
 
   Tensors TakeOutput(int m);
-  /// One tensor for each floating-point input; an absent one where the stage did not use it.
+  /// Returns one gradient for each floating-point input; an absent one (IsAbsent()) if the stage
+  /// did not use the input.
   Tensors TakeInputGradient(int m);
 
-  /// The last stage's: value and weight of the micro-batch's loss, without graph.
+  /// On the last stage: value and weight of the micro-batch's loss, without graph.
   const LossValue& loss(int m) const { return micro_batches_[m].loss; }
-  /// The parts of that loss; none where it is one number.
+  /// The named parts of that loss; empty if the loss is a single number.
   const LossParts& loss_parts(int m) const { return micro_batches_[m].loss_parts; }
   const Hits& hits(int m) const { return micro_batches_[m].hits; }
-  /// On the last stage, if the run keeps them.
+  /// On the last stage: the output, if the run keeps outputs.
   const Tensors& output(int m) const { return micro_batches_[m].output; }
 
  private:
-  /// What a segment keeps of a micro-batch.
+  /// What a segment keeps of a micro-batch between forward and backward.
   struct SegmentState {
     Tensors input;
     bool has_graph = false;
-    std::vector<torch::autograd::Edge> roots;  // one per output; invalid where it has no gradient
+    // One per floating-point output; invalid without gradient
+    std::vector<torch::autograd::Edge> roots;
   };
 
   struct MicroBatch {
@@ -155,7 +161,8 @@ class Stage {
     Tensors target;
     StreamPoint input_arrived, target_arrived;
     Tensors output;
-    std::optional<Tensors> output_gradient;  // without tensors where only integers cross
+    // Set to an empty list if only integers cross the boundary.
+    std::optional<Tensors> output_gradient;
     Tensors input_gradient;
     std::vector<SegmentState> segments;
     std::shared_ptr<WeightGradients> weight_gradients;
@@ -184,11 +191,11 @@ class Stage {
 
   StageParts parts_;
   FlatParameters parameters_;
-  std::optional<CopyStream> copies_;  // to an accelerator
+  std::optional<CopyStream> copies_;  // set if the stage copies data to an accelerator
   const RunSpec* run_ = nullptr;
-  const Passed* passed_ = nullptr;  // of the backward that runs
+  const Passed* passed_ = nullptr;  // of the backward in progress; null if not reported
   std::vector<MicroBatch> micro_batches_;
-  bool has_warned_ = false;  // of a loss without gradient
+  bool has_warned_ = false;  // that the loss has no gradient
 };
 
 }  // namespace strata

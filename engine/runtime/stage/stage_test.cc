@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using testing::Make;
 using testing::SameBits;
 
-/// Stages over layers 0.. of a list, cut at `bounds`, with initial values by index.
+/// Stages over a list of layers, cut at `bounds`, with initial values by layer index.
 struct Pipe {
   std::vector<std::unique_ptr<Stage>> stages;
   Boundaries boundaries;
@@ -97,7 +97,7 @@ LayerSpec CrossEntropy() { return Make("CrossEntropyLoss"); }
 Tensors Input(int m) { return {at::arange(24, at::kFloat).add(m).mul(0.7).sin().view({4, 6})}; }
 Tensors Target(int m) { return {at::arange(4).add(m).remainder(5)}; }
 
-/// Loss and gradients of two micro-batches.
+/// The losses and gradients of two micro-batches.
 struct Outcome {
   std::vector<at::Tensor> gradients;
   std::vector<at::Tensor> losses;
@@ -150,13 +150,13 @@ TEST_P(StageCutTest, RecomputationHasTheSameBits) {
              }));
 }
 
-// Stages that begin with dropout, the in-place ReLU, the norm, and each layer on its own.
+// Stages that begin with dropout, the in-place ReLU and the norm, and one stage per layer.
 INSTANTIATE_TEST_SUITE_P(Cuts, StageCutTest,
                          ::testing::Values(std::vector<int>{0, 1, 5}, std::vector<int>{0, 2, 5},
                                            std::vector<int>{0, 3, 5},
                                            std::vector<int>{0, 1, 2, 3, 4, 5}));
 
-// Four layers that double, the second of which keeps its activations.
+// Four layers that double their input; the second one keeps its activations.
 TEST(StageTest, RecomputesOneSegmentAtATime) {
   std::string log;
   StageParts parts;
@@ -271,7 +271,7 @@ TEST(StageTest, EvaluationKeepsNoGraphAndDoesNotDraw) {
   EXPECT_FALSE(pipe.stages[0]->has_input(0));
 }
 
-/// A stage of one function layer, in the middle of a pipe.
+/// A stage of one function layer in the middle of a pipeline.
 std::unique_ptr<Stage> MiddleStage(FunctionLayer::Function function) {
   StageParts parts;
   parts.stage = 1;
@@ -314,7 +314,7 @@ TEST(StageTest, NothingRunsBackwardFromAnAbsentGradient) {
   const Boundaries boundaries = {kTwo, kTwo, {kTwo[0], kTwo[0]}};
   const RunSpec run = RunOf(boundaries);
   const auto stage = MiddleStage([](FunctionLayer&, const Tensors& x, const Pass&) {
-    return Tensors{x[0] * 3, (x[0] * 0).sqrt()};  // NaN, if zeros went through it
+    return Tensors{x[0] * 3, (x[0] * 0).sqrt()};  // NaN if zeros ran backward through it
   });
   const auto gradient = [&](const at::Tensor& of_first, const at::Tensor& of_second) {
     stage->Begin(run);
@@ -343,7 +343,7 @@ TEST(StageTest, AnInputHandedThroughHasItsGradient) {
   EXPECT_TRUE(stage->TakeInputGradient(0)[0].equal(at::full({2}, 5)));
 }
 
-/// The gradient of a stage's only input, of the shape `input`, where its output's is ones.
+/// The gradient of a stage's only input, where the output's gradient is ones.
 at::Tensor InputGradient(const at::Tensor& input,
                          const std::function<at::Tensor(const at::Tensor&)>& function) {
   const at::Tensor output = function(input);
@@ -359,7 +359,7 @@ at::Tensor InputGradient(const at::Tensor& input,
   return stage->TakeInputGradient(0).at(0);
 }
 
-// As it passes from layer to layer inside a stage: operators choose their kernels by the strides.
+// A gradient keeps its strides, as it would inside a stage: operators choose kernels by strides.
 TEST(StageTest, AGradientLeavesAsItLies) {
   const auto strides = [](const at::Tensor& input, const auto& function) {
     return InputGradient(input, function).strides().vec();
@@ -379,7 +379,7 @@ TEST(StageTest, AGradientLeavesAsItLies) {
             Strides({24, 8, 1}));
   EXPECT_EQ(strides(x.transpose(1, 2), [](const at::Tensor& t) { return t.contiguous(); }),
             Strides({12, 3, 1}));
-  // Two of them, which are added up.
+  // Two gradients, which are added up.
   EXPECT_EQ(strides(x, [](const at::Tensor& t) { return t.transpose(1, 2) + t.mT().exp(); }),
             Strides({12, 1, 3}));
 }
@@ -441,7 +441,7 @@ TEST(StageTest, ALabelOutOfRangeIsTheUsersError) {
 
 constexpr ParameterTypes kBFloat16 = {at::kFloat, at::kBFloat16};
 
-/// Norms, an embedding's neighbours and containers, whose parts see to their types themselves.
+/// Norms, an embedding with its neighbours, and containers, whose layers convert their own tensors.
 const std::vector<LayerSpec>& MixedLayers() {
   static const std::vector<LayerSpec> layers = {
       Make("Linear", {6, 8}),
@@ -488,7 +488,7 @@ TEST(HalfPrecisionTest, GradientsAreFloat32SumsOfRoundedOnes) {
   for (size_t i = 0; i < half.gradients.size(); ++i) {
     const at::Tensor& gradient = half.gradients[i];
     EXPECT_EQ(gradient.scalar_type(), at::kFloat);
-    // 8 bits of mantissa, rounded at each of some ten operations.
+    // bf16 has 8 bits of mantissa, and about ten operations round.
     EXPECT_LT(testing::MaxDifference(gradient, exact.gradients[i]),
               0.05 * exact.gradients[i].abs().max().item<double>() + 1e-3);
     rounded += !SameBits(gradient, exact.gradients[i]);
@@ -560,8 +560,8 @@ TEST(BuildStageTest, LayersHaveTheirSeedsUnderEveryCut) {
       SameBits(parts.layers[0].layer->parameters()[0].value, expected->parameters()[0].value));
 }
 
-// A function behind it is given a copy on write. The first copy of a tensor changes its storage,
-// which this stage's thread goes on reading.
+// A scripted layer after it gets a copy-on-write tensor. The first copy of a tensor changes its
+// storage, which this stage's thread still reads.
 TEST(BuildStageTest, FunctionsOnOtherThreadsReadAStorageOfTheirOwn) {
   testing::FakeScript script;
   at::Tensor made;

@@ -1,4 +1,5 @@
-// Walks from node to node, once it is sure that there is one way only.
+// First walks the graph to verify that it is a chain (IsStraight), then walks it again and runs
+// each node, passing its gradient on to the next. The cost is linear in the number of nodes.
 #include "engine/runtime/stage/straight_backward.h"
 
 #include <ATen/core/grad_mode.h>
@@ -19,7 +20,7 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-/// A leaf, or whatever else passes nothing on.
+/// True for a leaf, or any other node that passes nothing on.
 bool IsEnd(const Node& node) { return node.next_edges().empty(); }
 
 bool IsHooked(Node& node) {
@@ -57,7 +58,8 @@ bool IsStraight(const Edge& root) {
   return true;
 }
 
-/// What the node makes of a gradient of its output `edge.input_nr`: a gradient for each next edge.
+/// Runs the node on a gradient of its output number edge.input_nr. Returns one gradient per next
+/// edge.
 variable_list Run(const Edge& edge, at::Tensor gradient) {
   Node& node = *edge.function;
   variable_list inputs(node.num_inputs());

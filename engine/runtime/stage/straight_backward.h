@@ -1,9 +1,8 @@
-// RunStraightBackward: the backward of a graph that is one straight line, without autograd's
-// engine.
+// RunStraightBackward(): runs the backward of a graph that is a chain, without autograd's engine.
 //
-// The engine serves graphs of any form on any devices: it counts dependencies, queues tasks and
-// takes over the thread's state for every node, 2 us each. Most stages are a line of layers, of
-// which each passes one gradient on; a short stage spends more on the engine than on its layers.
+// The engine serves any graph on any devices. For every node it counts dependencies, queues a task
+// and sets the thread's state, which takes 2 us. Most stages are chains of layers that each pass on
+// one gradient, and a short stage spends more time in the engine than in its layers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,13 +10,13 @@
 
 namespace strata {
 
-/// Runs the nodes from `root` on and frees what they saved, as the engine does that keeps no graph
-/// and creates none: the same functions on the same tensors, hence the same bits. Leaves collect
+/// Runs the nodes from `root` on and frees what they saved, like the engine without keep_graph and
+/// create_graph: the same functions on the same tensors, hence the same bits. Leaves accumulate
 /// their gradients in grad().
 ///
-/// Returns false, having done nothing, where the graph is no line on the CPU: a node passes
-/// gradients on to two others, or a leaf gets several, or somebody hooked in. Throws what nodes
-/// throw.
+/// Returns false, having done nothing, if the graph is not a chain on the CPU: a node passes
+/// gradients to two inner nodes, a leaf gets several gradients, or a hook is registered. Throws
+/// what nodes throw.
 bool RunStraightBackward(const torch::autograd::Edge& root, const at::Tensor& gradient);
 
 }  // namespace strata

@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::Edge;
 using torch::autograd::impl::gradient_edge;
 
-/// x, and the weight of the network.
+/// The input x and the weight of the network.
 using Leaves = std::vector<at::Tensor>;
 using Network = std::function<at::Tensor(const Leaves&)>;
 
@@ -35,7 +35,7 @@ void RunEngine(const Edge& root, const at::Tensor& gradient) {
   torch::autograd::Engine::get_default_engine().execute({root}, {gradient}, false, false, true);
 }
 
-/// The gradients of the leaves, twice added up.
+/// The gradients of the leaves, accumulated over two backwards.
 Leaves Gradients(const Network& network, bool straight) {
   const Leaves leaves = MakeLeaves();
   for (int i = 0; i < 2; ++i) {
@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-/// ... and nothing has happened: the engine can still run it.
+/// Expects that the graph is refused and untouched, so that the engine can still run it.
 void ExpectRefused(const at::Tensor& output, const Leaves& leaves) {
   EXPECT_FALSE(RunStraightBackward(gradient_edge(output), GradientOf(output)));
   for (const at::Tensor& leaf : leaves) EXPECT_FALSE(leaf.grad().defined());
@@ -103,7 +103,7 @@ void ExpectRefused(const at::Tensor& output, const Leaves& leaves) {
 
 TEST(StraightBackwardTest, WhatIsNoLineIsRefused) {
   const std::vector<Network> networks = {
-      [](const Leaves& x) { return x[0].mm(x[1]).relu() + x[0].tanh(); },  // two ways
+      [](const Leaves& x) { return x[0].mm(x[1]).relu() + x[0].tanh(); },  // a fork
       [](const Leaves& x) { return x[0].mm(x[1]).mm(x[1]); },              // a leaf used twice
       [](const Leaves& x) {
         const auto y = x[0].mm(x[1]);

@@ -1,4 +1,4 @@
-// ATen's exceptions as Strata's.
+// TranslateErrors(): turns ATen's exceptions into Strata's.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -12,12 +12,13 @@
 
 namespace strata {
 
-/// Autograd's advice, of a tool that Python has.
+/// Advice that autograd appends to errors. It names a tool of Python, so it is cut off.
 inline constexpr std::string_view kTorchHint = " Hint: enable anomaly detection";
 
-/// Runs `body`. What ATen throws becomes a WorldError when memory ran out or the accelerator failed
-/// (it tells of an earlier kernel's failure at any later call), else a ConfigError, both as
-/// "WHERE: what ATen says", without back-trace. `where` gives the text, only when it is needed.
+/// Runs `body`. An exception of ATen becomes a WorldError if memory ran out or the accelerator
+/// failed (which may report an earlier kernel's failure at any later call), and a ConfigError
+/// otherwise. The text is "WHERE: what ATen says", without a back-trace. `where` returns the text
+/// and is called only after an error.
 template <class Where, class Body>
 auto TranslateErrors(const Where& where, const Body& body) -> decltype(body()) {
   try {

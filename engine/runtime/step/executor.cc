@@ -1,4 +1,7 @@
-// The switch over actions, and the bookkeeping of what was posted and has come (RowRun).
+// RowRun executes one row once: a switch over the actions, and for each incoming link the number of
+// messages that were posted and received. Receives are posted in the order in which the sender
+// sends, as far as a free slot allows (PostAhead). An action that needs a message takes messages
+// off the link until its own is there and gives the others to the stages to which they belong.
 #include "engine/runtime/step/executor.h"
 
 #include <algorithm>
@@ -54,7 +57,7 @@ class RowRun {
     for (SendLink* link : sends_) link->Flush();
   }
 
-  /// Where the run stands, for a post-mortem: the rank's position, and the row around it.
+  /// Where the run stands, for the log after a failure: the rank's position and the row around it.
   std::string Place() const {
     std::vector<Action> actions;
     for (const Instruction& instruction : row_.instructions) actions.push_back(instruction.action);
@@ -63,7 +66,7 @@ class RowRun {
   }
 
  private:
-  /// A link to this rank: how many of its messages were posted and how many have come.
+  /// A link to this rank, with the number of messages that were posted and that were received.
   struct Inbox {
     const Inbound* inbound;
     int peer;
@@ -155,7 +158,7 @@ class RowRun {
     }
   }
 
-  /// The stage's weight gradients, after what adds to them.
+  /// Examines the stage's weight gradients after an action that adds to them.
   void Examine(Kind kind, int s, int m) {
     if (kind != Kind::kBackward && kind != Kind::kWeightGrad) return;
     run_.examiner->Accumulated(stage(s).parameters(), stage(s).layers(), s, m);
@@ -172,7 +175,7 @@ class RowRun {
     if (Stage* next = Neighbour(s + 1)) next->SetInput(m, stage(s).TakeOutput(m));
   }
 
-  /// Gives the stage its data of the micro-batch, if it has some and not yet got them.
+  /// Gives the stage its data of the micro-batch, if it needs data and does not have them yet.
   void ReadData(int s, int m) {
     if (stage(s).is_first() && inputs_read_.insert(m).second) {
       stage(s).SetInput(m, ReadData([&] { return run_.feed->Input(m); }));
@@ -192,15 +195,15 @@ class RowRun {
     Await(instruction.inbound, [&] { return stage(s).has_output_gradient(m); });
   }
 
-  /// After a backward: the stage before may be on this rank.
+  /// After a backward: hands the input's gradient to the previous stage if it is on this rank.
   void HandDown(int s, int m) {
     if (Stage* before = Neighbour(s - 1)) {
       before->SetOutputGradient(m, stage(s).TakeInputGradient(m));
     }
   }
 
-  /// Takes messages off a link, in its order, until `there()`. Those of other micro-batches and
-  /// stages on the way go to where they belong.
+  /// Receives messages of a link, in its order, until `there()` is true. Messages of other
+  /// micro-batches and stages are given to their stages.
   template <class There>
   void Await(int inbound, const There& there) {
     if (there()) return;
@@ -233,7 +236,7 @@ class RowRun {
     return tensors;
   }
 
-  /// Posts what there is a free buffer for.
+  /// Posts receives for which a buffer is free.
   void PostAhead() {
     for (Inbox& inbox : inbox_) {
       while (inbox.posted < inbox.inbound->messages.size()) {
@@ -257,7 +260,7 @@ class RowRun {
     return slots[m % slots.size()];
   }
 
-  /// Gradients come for the floating-point tensors only.
+  /// The specs of a message. Only floating-point tensors have gradients.
   TensorSpecs Specs(const Inbound::Message& message, int channel) const {
     const Boundaries& boundaries = *run_.boundaries[message.micro_batch];
     if (channel == kActivations) return boundaries[message.stage];
@@ -269,7 +272,7 @@ class RowRun {
 
   Stage& stage(int s) const { return *executor_.stages_[s]; }
 
-  /// The stage `s` if there is one and it is on this rank.
+  /// The stage `s` if it exists and is on this rank, else null.
   Stage* Neighbour(int s) const {
     const bool exists = s >= 0 && s < static_cast<int>(executor_.stages_.size());
     return exists ? executor_.stages_[s] : nullptr;
@@ -286,12 +289,12 @@ class RowRun {
   const Row& row_;
   const RunSpec& run_;
   ExecutorHost& host_;
-  size_t position_ = 0;                        // in the row
-  std::chrono::duration<double> waited_ = {};  // of the action that runs
+  size_t position_ = 0;                        // index in the row
+  std::chrono::duration<double> waited_ = {};  // of the current action
   std::vector<Inbox> inbox_;
   std::set<SendLink*> sends_;                 // used by this run
   std::set<int> inputs_read_, targets_read_;  // micro-batches
-  // Of every stage and channel: whether the slot of micro-batch m (mod size) is in use.
+  // For each stage and channel, by m modulo the number of slots: true if the slot is in use.
   std::vector<std::array<std::vector<char>, 2>> slots_;
 };
 

@@ -1,9 +1,9 @@
-// Executor: runs a rank's row. One switch over actions; no Lua, no decisions, no allocation of
-// note.
+// Executor: runs a rank's row of the program. It is one switch over the kinds of actions: no Lua,
+// no decisions, hardly any allocation.
 //
 // Messages: a receive is posted as soon as a buffer for it is free (Row::slots), often long before
-// its RECV, and the action that needs the message waits for it. A send starts where the program
-// says and nothing waits for it. Stages of one rank hand over directly.
+// its RECV; the action that needs the message waits for it. A send starts where the program says,
+// and no action waits for it. Neighbouring stages on one rank hand tensors over directly.
 #pragma once
 
 #include <utility>
@@ -18,41 +18,43 @@
 
 namespace strata {
 
-/// What a row ends with, which concerns other ranks or the optimizer.
+/// The actions of a row that concern other ranks or the optimizer.
 class ExecutorHost {
  public:
   virtual ~ExecutorHost() = default;
-  /// All tied stages of this rank have their gradients (the row's last REDUCE_TIED).
+  /// Called when all tied stages of this rank have their gradients (the row's last REDUCE_TIED).
   virtual void ReduceTies() = 0;
-  /// In the stage's last backward: the gradients of its layers from `layer` on are complete.
+  /// Called in a stage's last backward when the gradients of its layers from `layer` on are
+  /// complete.
   virtual void OnPassed(Stage& stage, int layer) = 0;
-  /// The stage's gradients of all micro-batches are there (REDUCE_GRAD).
+  /// Called when the stage has its gradients of all micro-batches (REDUCE_GRAD).
   virtual void OnGradients(Stage& stage) = 0;
-  /// All stages of this rank are ready for the optimizer (the row's last STEP).
+  /// Called when all stages of this rank are ready for the optimizer (the row's last STEP).
   virtual void Step() = 0;
 };
 
 class Executor {
  public:
-  /// `stages`: by number, null where the stage is on another rank. `pipe_ranks`: the transport's
-  /// rank of each rank of the pipe axis. Everything must outlive the executor.
+  /// `stages`: by number, null if the stage is on another rank. `pipe_ranks`: the transport's rank
+  /// for each rank of the pipe axis. All arguments must outlive the executor.
   Executor(Links& links, std::vector<Stage*> stages, std::vector<int> pipe_ranks,
            Progress& progress);
 
-  /// From the next run on.
+  /// Replaces the stages, from the next run on.
   void set_stages(std::vector<Stage*> stages) { stages_ = std::move(stages); }
 
-  /// Runs the row once. Throws what stages, links and host throw; then the executor is of no more
-  /// use, as messages may be on their way. A WorldError is logged with the rank's place in its row.
+  /// Runs the row once. Throws what stages, links and host throw. The executor cannot be used
+  /// afterwards, because messages may be on their way. For a WorldError the rank's position in its
+  /// row is logged.
   void Run(const Row& row, const RunSpec& run, ExecutorHost& host);
 
-  /// What the layers of a stage took in the last Run(): its actions without waiting for messages
-  /// and data, and without kActionSeconds.
+  /// The seconds that the layers of a stage took in the last Run(): the time of its actions,
+  /// without waiting for messages and data, and without kActionSeconds per action.
   const StageSeconds& seconds(int stage) const { return seconds_.at(stage); }
-  /// Likewise, the beginning of all stages, and what their REDUCE_GRAD took.
+  /// For the last Run(): the seconds of Stage::Begin() of all stages, and of their REDUCE_GRAD.
   double begin_seconds() const { return begin_seconds_; }
   double reduce_seconds() const { return reduce_seconds_; }
-  /// How long the rank had to wait for its feed, in the last Run().
+  /// The seconds that the rank waited for its feed in the last Run().
   double data_seconds() const { return data_seconds_; }
 
  private:
@@ -63,7 +65,7 @@ class Executor {
   const std::vector<int> pipe_ranks_;
   Progress& progress_;
   double data_seconds_ = 0, begin_seconds_ = 0, reduce_seconds_ = 0;
-  std::vector<StageSeconds> seconds_;  // by stage
+  std::vector<StageSeconds> seconds_;  // indexed by stage
 };
 
 }  // namespace strata

@@ -24,7 +24,7 @@ using Events = std::vector<std::string>;
 
 const TensorSpecs kMessage = {{{2}, DType::kFloat32}};
 
-/// Writes down what it is told. A message is its number on the link.
+/// A transport that records its calls. A message is its number on the link.
 class ScriptedTransport : public Transport {
  public:
   explicit ScriptedTransport(Events& events) : events_(events) {}
@@ -46,7 +46,7 @@ class ScriptedTransport : public Transport {
   void Barrier() override {}
   void Abort(const std::string&) override {}
 
-  /// The links that have sent and were not flushed since.
+  /// The links that have sent since their last flush.
   const std::set<std::string>& unflushed() const { return unflushed_; }
 
  private:
@@ -88,10 +88,10 @@ class ScriptedTransport : public Transport {
   std::vector<std::unique_ptr<ScriptedRecv>> receives_;
 };
 
-/// One rank of a pipe whose stages write down what they do and pass on their input.
+/// One rank of a pipeline whose stages record their calls and pass on their input.
 class ExecutorTest : public ::testing::Test, private ExecutorHost {
  protected:
-  /// Runs `rank`'s row; an empty event list before and everything that happened after.
+  /// Runs `rank`'s row and returns the events.
   Events Run(const schedule::Program& program, int rank, bool reads_ahead = false) {
     const schedule::Program lowered = schedule::LowerAndCheck(program);
     MakeStages(lowered, rank);
@@ -107,7 +107,7 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
     for (int r = 0; r < lowered.ranks(); ++r) pipe_ranks.push_back(r);
     Executor executor(transport_, stages, pipe_ranks, progress_);
     executor.Run(CompileRow(lowered, rank), run, *this);
-    EXPECT_THAT(transport_.unflushed(), IsEmpty());  // what was sent has left
+    EXPECT_THAT(transport_.unflushed(), IsEmpty());  // all sends were flushed
     return std::exchange(events_, {});
   }
 
@@ -179,8 +179,8 @@ class ExecutorTest : public ::testing::Test, private ExecutorHost {
 };
 
 TEST_F(ExecutorTest, TheMiddleOf1F1B) {
-  // Two slots: two activations and two gradients are posted before anything else, and the next one
-  // as soon as a backward has freed its slot. Every send starts right after its action.
+  // There are two slots, so two activations and two gradients are posted before anything else, and
+  // the next one as soon as a backward has freed its slot. Every send follows its action directly.
   EXPECT_THAT(Run(schedule::OneFOneB({.ranks = 3, .stages_per_rank = 1, .micro_batches = 3}), 1),
               ElementsAre("post F0", "post F0", "post B2", "post B2",              //
                           "wait F0", "1F", "send F2",                              //
@@ -233,7 +233,7 @@ TEST_F(ExecutorTest, RecomputationRunsTheForwardTwice) {
 }
 
 TEST_F(ExecutorTest, StagesOfOneRankHandOverDirectly) {
-  // A V: rank 1 has stages 1 and 2, which are neighbours.
+  // In a V, rank 1 has stages 1 and 2, which are neighbours.
   EXPECT_THAT(
       Run({{"0F0", "3F0", "3B0", "0B0"}, {"1F0", "2F0", "2B0", "1B0"}}, {0, 1, 1, 0}, 1),
       ElementsAre("post F0", "post B0",              //
@@ -303,7 +303,7 @@ TEST(RowTest, ReductionsCanHaveTheOrderOfAnotherRow) {
     }
     return texts;
   };
-  // Of two micro-batches stage 0 is complete first, of one stage 3.
+  // With two micro-batches stage 0 is complete first, with one it is stage 3.
   const Row planned = row({"0F0", "3F0", "3I0", "3W0", "0B0", "0F1", "3F1", "3I1", "0B1", "3W1"},
                           {"1F0", "2F0", "2B0", "1B0", "1F1", "2F1", "2B1", "1B1"});
   const Row shorter = row({"0F0", "3F0", "3I0", "3W0", "0B0"}, {"1F0", "2F0", "2B0", "1B0"});
@@ -318,7 +318,7 @@ TEST(RowTest, ReductionsCanHaveTheOrderOfAnotherRow) {
 }
 
 TEST(RowTest, MessagesOfALinkAreInItsOrder) {
-  // Rank 1 has stages 1 and 3 of a loop; both get their input from rank 0 on one link.
+  // In a loop rank 1 has stages 1 and 3; both get their input from rank 0 on one link.
   schedule::ParseOptions options;
   options.stage_ranks = {0, 1, 0, 1};
   const schedule::Program program = schedule::LowerAndCheck(schedule::ParseProgram(
@@ -335,7 +335,7 @@ TEST(RowTest, MessagesOfALinkAreInItsOrder) {
   EXPECT_EQ(row.inbound[0].channel, kActivations);
   EXPECT_THAT(messages, ElementsAre("1F0", "1F1", "3F0", "3F1"));
   EXPECT_EQ(row.inbound[1].channel, kGradients);
-  EXPECT_EQ(row.inbound[1].messages.size(), 2u);  // of stage 1: stage 3 is the last
+  EXPECT_EQ(row.inbound[1].messages.size(), 2u);  // of stage 1 only: stage 3 is the last
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Shapes as a list of integers, told from hop to hop along the stages.
+// Encodes shapes as a list of integers and forwards them from stage to stage.
 #include "engine/runtime/step/input_news.h"
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,8 @@
 namespace strata {
 namespace {
 
-/// Micro-batches, and of each its tensors: dtype, dims, sizes.
+/// Encodes: the number of micro-batches; for each its number of tensors; for each tensor dtype,
+/// number of dims, sizes.
 std::vector<int64_t> Encode(const std::vector<TensorSpecs>& inputs) {
   std::vector<int64_t> numbers = {static_cast<int64_t>(inputs.size())};
   for (const TensorSpecs& specs : inputs) {
@@ -30,7 +31,7 @@ std::vector<int64_t> Encode(const std::vector<TensorSpecs>& inputs) {
   return numbers;
 }
 
-/// REQUIRES: what Encode() gave.
+/// REQUIRES: `numbers` comes from Encode().
 std::vector<TensorSpecs> Decode(std::span<const int64_t> numbers) {
   const int64_t* next = numbers.data();
   std::vector<TensorSpecs> inputs(*next++);
@@ -85,7 +86,7 @@ std::vector<TensorSpecs> InputNews::Share(const std::function<std::vector<Tensor
   return last_;
 }
 
-/// "" = nothing has changed.
+/// Shares the news with all ranks by Gather(). An empty text means that nothing has changed.
 void InputNews::ShareWithAll(const std::function<std::vector<TensorSpecs>()>& read) {
   std::string own;
   if (transport_.rank() == root_) {
@@ -101,7 +102,7 @@ void InputNews::ShareWithAll(const std::function<std::vector<TensorSpecs>()>& re
   last_ = Decode(numbers);
 }
 
-/// ... and passes on.
+/// Receives the news and forwards them.
 void InputNews::Receive() {
   RecvLink& link = links_.recv_link(from_, kActivations);
   link.Post(Numbers(1));

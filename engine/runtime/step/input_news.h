@@ -1,9 +1,9 @@
-// InputNews: the shapes of a run's micro-batches, told to every rank of a pipeline, where only the
-// first knows them: a user's data function may give any. Between CPUs the news go from stage to
-// stage ahead of the run's own messages, on the same links: eight bytes a step when nothing has
-// changed since the last one, the shapes behind them when something has. On accelerators the links
-// carry tensors of the device, and the host would wait for all that the device has still to do:
-// there they go over the host, from all ranks to all.
+// InputNews: tells every rank of a pipeline the shapes of a run's micro-batches, if only the first
+// stage knows them because a user's data function may return any shapes. Between CPUs the news are
+// sent from stage to stage before the run's own messages, on the same links: eight bytes per step
+// if nothing has changed since the last one, followed by the shapes if something has. On
+// accelerators the links carry tensors of the device, and the host would have to wait for all
+// queued work; so there the ranks exchange the news over the host, all with all.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -17,19 +17,20 @@
 
 namespace strata {
 
-/// The news go from the first stage on, from stage to stage, and every rank is told once: on the
-/// way to the first of its stages that they reach.
+/// The news travel from the first stage on, from stage to stage. Every rank receives them once,
+/// with the first of its stages that they reach.
 class InputNews {
  public:
-  /// `pipe_ranks`: the transport's rank of each rank of the pipe axis. `links`: the transport's.
-  /// Everything must outlive this object.
+  /// `pipe_ranks`: the transport's rank for each rank of the pipe axis. `links`: those of the
+  /// transport. All arguments must outlive this object.
   InputNews(Transport& transport, Links& links, const Plan& plan,
             const std::vector<int>& pipe_ranks, c10::Device device, Progress& progress);
 
-  /// Whether all ranks must share the news of every run, also of one whose inputs they know.
+  /// True if all ranks must call Share() for every run, even if they know its inputs.
   bool is_for_all() const { return !device_.is_cpu(); }
-  /// Collective over the pipeline, or over all ranks: what `read` gives on the rank of the first
-  /// stage, which alone calls it. Throws WorldError as links do, and what `read` throws.
+  /// Collective over the pipeline, or over all ranks if is_for_all(). Returns what `read` returns
+  /// on the rank of the first stage; only that rank calls `read`. Throws WorldError as links do,
+  /// and what `read` throws.
   std::vector<TensorSpecs> Share(const std::function<std::vector<TensorSpecs>()>& read);
 
  private:
@@ -42,8 +43,8 @@ class InputNews {
   const int root_;  // the rank of the first stage
   const c10::Device device_;
   Progress& progress_;
-  int from_ = -1;        // who tells this rank; -1: nobody, it knows
-  std::vector<int> to_;  // whom it tells
+  int from_ = -1;        // the rank that tells this one; -1 on the first
+  std::vector<int> to_;  // the ranks that this one tells
   std::vector<TensorSpecs> last_;
 };
 

@@ -1,4 +1,5 @@
-// All ranks examine together; the first finding of all becomes the report.
+// The step is run once more on all ranks with an Examiner. Each rank reports its first finding as
+// JSON; after a gather all ranks select the same first finding, which becomes the report.
 #include "engine/runtime/step/nonfinite.h"
 
 #include <cmath>
@@ -46,7 +47,7 @@ bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_p
 
 NonFinite NonFiniteSteps::Examine(const Totals& totals, Feed& feed, int64_t step) {
   const auto of_all = static_cast<int64_t>(totals.loss_sums.size());
-  stages_.RestoreState();  // so that the step runs as it did
+  stages_.RestoreState();  // so that the step runs as it did before
   Examiner examiner(context_.replica * of_all / context_.replicas,
                     Str(Place(feed.origin().where), "the data"));
   runner_.Examine(feed, step, examiner);

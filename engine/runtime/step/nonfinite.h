@@ -1,4 +1,4 @@
-// Steps whose loss or gradients are not finite: what becomes of them, and what the user is told.
+// NonFiniteSteps: handles steps whose loss or gradients are not finite, and reports their cause.
 #pragma once
 
 #include <functional>
@@ -16,24 +16,25 @@
 
 namespace strata {
 
-/// Follows job.nonfinite. Each step: Begin(), the step, End().
+/// Applies job.nonfinite. The order of calls for each step: Begin(), the step, End().
 class NonFiniteSteps {
  public:
   /// Everything must outlive this object.
   NonFiniteSteps(const RankContext& context, RankStages& stages, Runner& runner)
       : context_(context), stages_(stages), runner_(runner) {}
 
-  /// Keeps what a step changes before its update, the buffers of layers: for a step that does not
-  /// count, or runs once more.
+  /// Keeps a copy of the layers' buffers, which a step changes before its update, in case the step
+  /// is skipped or run once more.
   void Begin();
-  /// Collective. `result` is that of the step, and `totals` are the runner's. Where they are not
-  /// finite, a new feed of the same data makes the step run once more to be examined, and the
-  /// result says what was found. With "warn" only the first of several such steps is examined:
-  /// those after it have its weights. Returns whether the step is left out, and the training goes
-  /// on.
+  /// Collective. `result`: the step's result; `totals`: the runner's. If the totals are not finite,
+  /// the step runs once more on a new feed of the same data to be examined, and the result gets the
+  /// report. With "warn" only the first of several such steps in a row is examined, because the
+  /// later ones already have its weights. Returns true if the step is skipped and the training
+  /// continues.
   ///
-  /// Gradients that overflow float16 are no such step while the scale of the loss can go back: the
-  /// step is left out, whatever job.nonfinite is, and the scale changes on all ranks alike.
+  /// An overflow of gradients in float16 is a different case while the scale of the loss can still
+  /// be lowered: the step is skipped whatever job.nonfinite says, and the scale is lowered on all
+  /// ranks.
   bool End(const Totals& totals, const std::function<std::unique_ptr<Feed>()>& feed,
            StepResult& result);
 
@@ -44,13 +45,14 @@ class NonFiniteSteps {
   const RankContext& context_;
   RankStages& stages_;
   Runner& runner_;
-  bool was_finite_ = true;  // the last step, or there was none
+  bool was_finite_ = true;  // of the last step; true before the first
 };
 
+/// The finding of one rank as JSON, for the other ranks.
 std::string ToText(const std::optional<Finding>& finding, bool has_finite_weights);
-/// Of the texts of all ranks: the first finding.
+/// Selects the first finding from the texts of all ranks.
 NonFinite FirstOf(const std::vector<std::string>& texts);
-/// "nan" of either sign, "inf", "0.25".
+/// Formats a number: "nan" of either sign, "inf", "0.25".
 std::string NumberText(double value);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Steps whose loss or gradients are not finite, on engines whose ranks are threads.
+// Tests of steps whose loss or gradients are not finite, with engines whose ranks are threads.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ using ::testing::Not;
 using testing::ScriptedLayer;
 using testing::Start;
 
-constexpr int kBad = 9;  // the global micro-batch that goes wrong, which alone has 7 rows
-constexpr int kForward = 1, kBackward = 2;  // the scripted layers that make it so
+constexpr int kBad = 9;  // the global micro-batch with bad values, the only one with 7 rows
+constexpr int kForward = 1, kBackward = 2;  // ids of the scripted layers that make them
 
 bool IsBad(const at::Tensor& x) { return x.size(0) == 7; }
 
@@ -37,21 +37,21 @@ FakeScript Script(int bad = kBad) {
   script.layers[kForward] = [](auto&, const Tensors& x, const Pass&) -> Tensors {
     return {IsBad(x[0]) ? x[0] / 0 : x[0] * 1};
   };
-  // Finite itself: the square root of zero.
+  // The output is finite, but the gradient of the square root of zero is not.
   script.layers[kBackward] = [](auto&, const Tensors& x, const Pass&) -> Tensors {
     return {IsBad(x[0]) ? at::sqrt(x[0] - x[0].detach()) : x[0] * 1};
   };
   return script;
 }
 
-/// Layer 3 is the scripted one; the last stage has no part of it where there are two or more.
+/// Layer 3 is the scripted one. With two or more stages it is not on the last one.
 std::vector<LayerSpec> Layers(int scripted) {
   return {Make("Linear", {6, 16}), Make("Dropout", {0.2}),  Make("Tanh"),
           ScriptedLayer(scripted), Make("Linear", {16, 8}), Make("Tanh"),
           Make("Linear", {8, 5})};
 }
 
-/// Two replicas have 2 micro-batches of a step's 4 each.
+/// Of a step's 4 micro-batches each of two replicas has 2.
 Value::Map Keys(const Value::Map& more = {}) {
   return testing::With({{"input", MapOf({{"shape", Value::IntList({6})}})},
                         {"data", MapOf({{"train", Function(1)}})},
@@ -84,7 +84,7 @@ StepResult StepsUntilBad(Engine& engine) {
 struct Variant {
   const char* name;
   Value::Map keys;
-  Value::Map plain;  ///< what gives the same bits
+  Value::Map plain;  ///< keys of a training with the same bits
 };
 
 std::ostream& operator<<(std::ostream& out, const Variant& variant) { return out << variant.name; }
@@ -185,7 +185,7 @@ TEST(NonFinitePolicyTest, AStepThatIsLeftOutIsNoneForTheOptimizerNorForSaves) {
     EXPECT_EQ(result.skipped, 1);
     return digests;
   };
-  // The first step is left out: Adam's and SGD's first update comes after it.
+  // The first step is skipped, so the first update of Adam and SGD comes after it.
   const auto whole = train(1, {}, 4);
   train(1, {{"save", MapOf({{"dir", dir}})}}, 2);
   EXPECT_EQ(train(1, {{"resume", dir}}, 2), whole);
@@ -211,7 +211,7 @@ TEST(NonFinitePolicyTest, ALossOfFiniteValuesIsNamedWithItsLineAndMicroBatch) {
   }
 }
 
-// As where PyTorch's loop calls scheduler.step() after every scaler.step().
+// As in a PyTorch loop that calls scheduler.step() after every scaler.step().
 TEST(NonFinitePolicyTest, TheLearningRateMovesOnInStepsThatFloat16LeavesOut) {
   FakeScript script = Script(-1);
   const auto engine = Start(
@@ -261,7 +261,7 @@ TEST(NonFinitePolicyTest, AWarningSaysItOnceAndTheStepCounts) {
   engine->Close();
 }
 
-// Only the loss is not finite, and the look at it is taken with the scale of the step.
+// Only the loss is not finite. The step is examined with its own loss scale, not with the next one.
 TEST(NonFinitePolicyTest, AStepThatCountsIsDividedByItsOwnLossScale) {
   FakeScript script = Script(-1);
   script.data[1] = [](int64_t i) -> MicroBatch {
@@ -323,7 +323,7 @@ TEST(NonFinitePolicyTest, DataThatIsNotFiniteIsNamed) {
   engine->Close();
 }
 
-/// Targets of numbers, of which micro-batch 2 has one that is none.
+/// Floating-point targets, of which one in micro-batch 2 is infinite.
 MicroBatch WithBadTarget(int64_t i) {
   MicroBatch batch = testing::Rows(i);
   batch.target = {at::ones({8, 5})};

@@ -1,4 +1,6 @@
-// Looks up, for each action of a rank, what does not change between runs (Compiler).
+// The Compiler looks up, for each action of a rank, everything that does not change between runs:
+// the link on which its message comes, whether it is recomputed, and whether it is the last of its
+// kind.
 #include "engine/runtime/step/row.h"
 
 #include <algorithm>
@@ -51,7 +53,8 @@ class Compiler {
     row_.instructions.push_back(std::move(instruction));
   }
 
-  /// The link on which what the action needs comes; -1 when it comes from this rank.
+  /// The index of the link on which the message that the action needs comes; -1 if it comes from
+  /// this rank.
   int InboundOf(const Action& action) {
     const bool needs_input = action.kind == Kind::kForward || action.kind == Kind::kRecvF;
     const bool needs_gradient =
@@ -94,7 +97,8 @@ class Compiler {
     return last == row_.instructions.rend() ? nullptr : &*last;
   }
 
-  /// The last that adds to a stage's weights may be a backward.
+  /// Sets `completes` for each stage's last action that adds to weight gradients, if it is a
+  /// backward.
   void MarkCompleting() {
     std::set<int> seen;
     for (Instruction& instruction : std::views::reverse(row_.instructions)) {
@@ -118,7 +122,7 @@ class Compiler {
   Row row_;
 };
 
-/// In the order in which their gradients are summed.
+/// The stages in the order in which their gradients are summed.
 std::vector<int> ReducedStages(const Row& row) {
   std::vector<int> stages;
   for (const Instruction& instruction : row.instructions) {
@@ -141,7 +145,7 @@ Row WithoutMicroBatches(Row row) {
 Row WithReductionsAs(const Row& planned, Row row) {
   const std::vector<int> order = ReducedStages(planned);
   auto next = order.begin();
-  std::map<int, Instruction> ready;  // by stage
+  std::map<int, Instruction> ready;  // by stage: REDUCE_GRADs that must wait for earlier ones
   std::vector<Instruction> ordered;
   for (Instruction& instruction : row.instructions) {
     if (instruction.action.kind != Kind::kReduceGrad) {

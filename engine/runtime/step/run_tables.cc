@@ -1,4 +1,4 @@
-// Programs and shapes are proved and inferred once, then looked up.
+// Programs are proved and shapes are inferred once and then looked up.
 #include "engine/runtime/step/run_tables.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-/// Boundaries kept at a time. They take some hundred bytes a stage.
+/// The most boundaries that are kept. Each takes some hundred bytes per stage.
 constexpr size_t kMostBoundaries = 1000;
 
 }  // namespace

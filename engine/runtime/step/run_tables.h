@@ -1,4 +1,4 @@
-// RunTables: what a run needs beside its data, by the number and the shapes of its micro-batches.
+// RunTables: rows and shapes that a run needs, by the number and the shapes of its micro-batches.
 // Torch-free.
 #pragma once
 
@@ -16,11 +16,12 @@
 
 namespace strata {
 
-/// Makes an entry when it is first needed, and keeps it: the last step of an epoch and evaluations
-/// have micro-batches of their own number and size.
+/// Makes an entry when it is first needed and keeps it. The last step of an epoch and evaluations
+/// have other numbers and sizes of micro-batches than the plan.
 class RunTables {
  public:
-  /// `programs`: the plan's, which other ranks may share. The rest must outlive the tables.
+  /// `programs`: the plan's, which may be shared with other ranks. The other arguments must outlive
+  /// the tables.
   RunTables(const Job& job, const Plan& plan, Script& script, int pipe_rank,
             std::shared_ptr<ProvedPrograms> programs)
       : job_(job),
@@ -29,17 +30,18 @@ class RunTables {
         pipe_rank_(pipe_rank),
         programs_(std::move(programs)) {}
 
-  /// The rank's row for `micro_batches` micro-batches of its replica; lives as long as the tables.
-  /// Training may have none: then the rank only takes part in reductions and in the step. Throws
-  /// ConfigError with the checker's report when the program is not right.
+  /// The rank's row for `micro_batches` micro-batches in its replica; valid as long as the tables.
+  /// A training row may have none: then the rank only takes part in reductions and in the step.
+  /// Throws ConfigError with the checker's report if the program is not correct.
   const Row& Training(int micro_batches);
   const Row& Evaluation(int micro_batches);
 
-  /// The boundaries for micro-batches whose tensors are `input`; they live until Forget(). The
-  /// plan's are the plan's; others are inferred once. Throws ConfigError as InferLayers().
+  /// The boundaries for micro-batches whose tensors are `input`; valid until Forget(). They are
+  /// taken from the plan for planned inputs and inferred once for others. Throws ConfigError as
+  /// InferLayers() does.
   const Boundaries& BoundariesOf(const TensorSpecs& input);
-  /// To be called between runs: drops boundaries that grew too many, when every micro-batch has
-  /// another shape.
+  /// Call it between runs: drops all boundaries if there are too many, which happens when every
+  /// micro-batch has another shape.
   void Forget();
 
  private:
@@ -54,7 +56,7 @@ class RunTables {
   const int pipe_rank_;
   const std::shared_ptr<ProvedPrograms> programs_;
   std::map<int, Row> training_, evaluation_;
-  std::map<std::string, Boundaries> boundaries_;  // by the text of the input
+  std::map<std::string, Boundaries> boundaries_;  // by the text of the input's specs
 };
 
 }  // namespace strata

@@ -1,4 +1,6 @@
-// Begin() fills in what a run is about, RunRow() runs it, Step() is where the ranks meet.
+// Begin() fills in the RunSpec of a run, RunRow() executes it, and Step(), called by the executor
+// at the row's last STEP, is where the ranks meet: it collects this rank's numbers, sums them over
+// all ranks and runs the optimizers.
 #include "engine/runtime/step/runner.h"
 
 #include <time.h>
@@ -24,7 +26,7 @@ const Doing kInputs = {-1, "READ_INPUTS"};
 const Doing kUpdates = {-1, "STEP"};
 const Doing kPartNames = {-1, "LOSS_PARTS"};
 
-/// Of the calling thread.
+/// Processor seconds of the calling thread.
 double ProcessorSeconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -82,7 +84,8 @@ void Runner::Examine(Feed& feed, int64_t step, Examiner& examiner) {
   run_ = {};
   run_.examiner = &examiner;
   BeginStep(feed, step);
-  run_.loss_scale = totals.loss_scale;  // by which Update() divides; the next step's may be another
+  // Update() divides by this scale. The scale of the next step may already be another.
+  run_.loss_scale = totals.loss_scale;
   RunRow(tables().Training(run_.micro_batches()));
   totals_ = totals;
 }
@@ -139,7 +142,7 @@ void Runner::BeginStep(Feed& feed, int64_t step) {
   run_.training = true;
   run_.reports_passing = run_.examiner == nullptr && stages_.sums_early();
   run_.loss_scale = stages_.loss_scale().value();
-  // Replicas share a given batch of any size out evenly: counted as one replica counts it.
+  // Replicas divide a given batch of any size evenly. The numbers are as if there were one replica.
   run_.first_micro_batch = step * context_.replicas * context_.plan.batch.micro_batches +
                            int64_t{context_.replica} * feed.most();
   Begin(feed);
@@ -225,7 +228,8 @@ void Runner::RunOptimizers() {
   update_seconds_ = 1e-9 * static_cast<double>(FlightRing::Now() - begin);
 }
 
-/// Also fetches what else the device has for the Totals: the host waits for it once in a step.
+/// Collects the losses of this rank. Also fetches everything else that the device has for the
+/// Totals, so that the host waits only once per step.
 void Runner::CollectLosses() {
   const Stage* last = stages_.last();
   if (!last || !context_.speaks_for_axis()) return fetch_.Fetch();
@@ -254,7 +258,8 @@ void Runner::CollectLosses() {
   }
 }
 
-/// Of the micro-batch, whose first part has that place. All of a training have the same names.
+/// Collects the loss parts of micro-batch m; `place`: the index of its first part in part_sums. All
+/// micro-batches of a training must have parts with the same names.
 void Runner::CollectLossParts(int m, size_t place) {
   const LossParts& parts = stages_.last()->loss_parts(m);
   std::vector<std::string> names;
@@ -272,7 +277,7 @@ void Runner::CollectLossParts(int m, size_t place) {
   if (!names.empty()) totals_.has_parts = 1;
 }
 
-/// Collective after the first run whose loss has parts: tells all ranks their names.
+/// Collective, once, after the first run whose loss has parts: tells all ranks their names.
 void Runner::ShareNames() {
   if (totals_.has_parts == 0 || names_are_shared_) return;
   const AtMeeting meeting(context_.progress, kPartNames);
@@ -291,7 +296,8 @@ void Runner::ShareNames() {
 
 void Runner::CollectOwnNumbers() {
   totals_.data_seconds[context_.rank()] = inputs_seconds_ + executor_.data_seconds();
-  // A rank's update overlaps with what the others begin the next step with: it counts there.
+  // A rank's update overlaps with the beginning of the others' next step, so it counts for that
+  // step.
   const auto seconds = [](int64_t nanoseconds) { return 1e-9 * static_cast<double>(nanoseconds); };
   const double row = seconds(FlightRing::Now() - begin_) + update_seconds_;
   const double waited = seconds(context_.progress.flight().waited() - waited_before_);
@@ -306,8 +312,9 @@ void Runner::CollectOwnNumbers() {
   ResetPeakMemoryOn(context_.device, account);
 }
 
-/// Of a micro-batch. `computed`: seconds of the row. A rank that looks for messages before it
-/// sleeps has its core then too, so that a little of what others took from it goes unseen.
+/// Collects the seconds of the stages per micro-batch. `computed`: seconds in which the rank
+/// computed in the row. A rank that polls for messages before it sleeps uses its core meanwhile, so
+/// a small loss of its core to other programs goes unnoticed.
 void Runner::CollectStageSeconds(double computed) {
   const size_t first = 2 * StagesBefore(context_.plan, context_.rank());
   const double micro_batches = std::max(1, run_.micro_batches());
@@ -320,7 +327,7 @@ void Runner::CollectStageSeconds(double computed) {
   const double had = ProcessorSeconds() - processor_before_;
   totals_.processor_share[context_.rank()] = computed > 0 ? std::min(1.0, had / computed) : 1;
   totals_.clear_seconds = executor_.begin_seconds();
-  // Replicas also wait for each other there.
+  // With replicas the time would include waiting for each other.
   if (context_.replicas == 1) totals_.norm_seconds = executor_.reduce_seconds();
   totals_.update_seconds = update_seconds_;
 }

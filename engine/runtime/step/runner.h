@@ -20,71 +20,77 @@
 
 namespace strata {
 
-/// What somebody asks of the step that runs, or of the next one.
+/// Requests of users for the step that runs, or for the next one.
 struct Requests {
-  std::atomic<bool> stop = false;  ///< RequestStop()
-  std::atomic<bool> save = false;  ///< RequestSave(), until it is heard
+  std::atomic<bool> stop = false;  ///< set by RequestStop()
+  std::atomic<bool> save = false;  ///< set by RequestSave(), cleared when a step reads it
 };
 
-/// What belongs to a training step beside its data.
+/// The parameters of a training step besides its data.
 struct StepAsked {
-  int64_t step = 0;         ///< steps done before
-  int64_t total_steps = 0;  ///< of the training, for its lr_schedule
-  Requests& requests;       ///< read at the step's end
+  int64_t step = 0;         ///< steps that were done before
+  int64_t total_steps = 0;  ///< of the whole training, for its lr_schedule
+  Requests& requests;       ///< read at the end of the step
   bool record_gradients = false;
   bool record_histograms = false;
-  bool times_stages = false;  ///< Totals::stage_seconds and what follows them are wanted
-  bool recut = false;         ///< Totals::recut
+  /// Fill in Totals::stage_seconds and the fields that depend on it.
+  bool times_stages = false;
+  bool recut = false;  ///< the value for Totals::recut; counts on rank 0
 };
 
-/// What belongs to a run of an evaluation.
+/// The parameters of a run of an evaluation.
 struct EvaluationAsked {
-  int64_t first_micro_batch = 0;   ///< RunSpec::first_micro_batch: among those of all its runs
+  /// RunSpec::first_micro_batch, counted over all runs of the evaluation.
+  int64_t first_micro_batch = 0;
   Outputs* outputs = nullptr;      ///< null, or receives the last stage's outputs
-  OutputReader* reader = nullptr;  ///< null, or sees each output with its target
-  bool stop = false;               ///< Totals::stop
+  OutputReader* reader = nullptr;  ///< null, or reads each output with its target
+  bool stop = false;               ///< the value for Totals::stop
 };
 
-/// What belongs to a forward without targets, maybe of some tokens of texts (RunSpec).
+/// The parameters of a forward without targets, possibly of single tokens of texts (see RunSpec).
 struct PredictionAsked {
   int64_t first_micro_batch = 0;
   std::vector<KeptTokens*> kept = {};
   LayerWatch* watch = nullptr;
 };
 
-/// A step: the row runs on the executor. Its REDUCE_GRAD sums the stage's gradients over the
-/// replicas while other stages still drain. Its last STEP sums the Totals over all ranks, one
-/// collective a step, and runs the optimizers if losses and gradients are finite. So no rank
-/// updates before all know of the others' gradients, and a rank's update overlaps with what others
-/// begin the next step with. An evaluation: the row, then the sum of the Totals.
+/// In a training step the executor runs the row. Its REDUCE_GRADs sum a stage's gradients over the
+/// replicas while other stages still compute. Its last STEP sums the Totals over all ranks, with
+/// one collective per step, and runs the optimizers if losses and gradients are finite. So no rank
+/// updates before all know the gradients of the others, and a rank's update overlaps with the
+/// beginning of the others' next step. An evaluation runs its row and then sums the Totals.
 class Runner : private ExecutorHost {
  public:
-  /// Everything must outlive the runner. `tracer`: null where nobody asked for a trace. `programs`:
-  /// the plan's.
+  /// All arguments must outlive the runner. `tracer`: null without job.trace. `programs`: those of
+  /// the plan.
   Runner(const RankContext& context, Links& links, RankStages& stages, Tracer* tracer,
          std::shared_ptr<ProvedPrograms> programs);
 
-  /// Goes on with the stages, and the plan, that the ranks have by now.
+  /// Continues with the current stages and the current plan, after layers have moved.
   void Rebuild(std::shared_ptr<ProvedPrograms> programs);
 
-  /// Collective: runs a step and gives its Totals. They are finite where the optimizers have run.
+  /// Collective: runs a step and returns its Totals. If they are finite, the optimizers have run.
   const Totals& Train(Feed& feed, const StepAsked& asked);
-  /// Collective: runs a step once more, to look at what it computes. The gradients and Totals of
-  /// the step before it stay, no optimizer runs, and statistics of layers are not counted again.
+  /// Collective: runs a step once more to examine what it computes. Afterwards the gradients and
+  /// the Totals are the same as before, no optimizer has run, and statistics of layers were not
+  /// updated again.
   void Examine(Feed& feed, int64_t step, Examiner& examiner);
-  /// Collective: runs the optimizers with the gradients and Totals of the last step.
+  /// Collective: runs the optimizers with the gradients and Totals of the last step, which were not
+  /// finite.
   void Update();
-  /// Collective: evaluates.
+  /// Collective: runs a part of an evaluation and returns its Totals.
   const Totals& Evaluate(Feed& feed, const EvaluationAsked& asked);
-  /// Computes outputs alone: no targets are asked for, no ranks add up. Collective within the
-  /// replica. `outputs`: as many as the micro-batches of all replicas.
+  /// Computes outputs only: no targets are read, and no Totals are summed. Collective within the
+  /// replica. `outputs` must have one entry for each micro-batch of all replicas.
   void Predict(Feed& feed, Outputs& outputs, const PredictionAsked& asked);
 
-  /// The names of the loss's parts, in ascending order, once a loss had some; then on every rank.
+  /// The sorted names of the loss parts. Empty until some micro-batch reports parts; from then on
+  /// equal on all ranks.
   const std::vector<std::string>& part_names() const { return part_names_; }
-  /// The gradients of the last step, where it recorded them.
+  /// Digests of the gradients of the last step, if it recorded them.
   const std::vector<TensorDigest>& gradients() const { return gradients_; }
-  /// Likewise: of each, by its path. Null for a step that is not finite.
+  /// Histograms of the gradients by path, if the last step recorded them. Null if the step was not
+  /// finite.
   const Value& histograms() const { return histograms_; }
 
  private:
@@ -112,26 +118,32 @@ class Runner : private ExecutorHost {
   const RankContext& context_;
   RankStages& stages_;
   Tracer* const tracer_;
-  /// Those of the plan are the last ones: a trace shows actions of all.
+  /// One table per plan that the training has had; the last is that of the current plan. The others
+  /// are kept because a trace refers to their actions.
   std::vector<std::unique_ptr<RunTables>> tables_;
   Executor executor_;
   InputNews news_;
 
-  // Of the run that goes on, or was the last.
-  const StepAsked* asked_ = nullptr;  // of a step, while it goes on
+  // State of the current or the last run.
+  const StepAsked* asked_ = nullptr;  // null outside of a training step
   RunSpec run_;
-  int64_t begin_ = 0;            // of the row, nanoseconds
-  int64_t waited_before_ = 0;    // nanoseconds that the rank had waited then
-  double processor_before_ = 0;  // seconds that it had computed then
-  double update_seconds_ = 0;    // of the last step's optimizers
-  double inputs_seconds_ = 0;    // that it took to know the inputs' shapes, where data have any
+  int64_t begin_ = 0;  // when the row began, in nanoseconds
+  // Nanoseconds that the rank had waited before the row.
+  int64_t waited_before_ = 0;
+  // Processor seconds that the thread had used before the row.
+  double processor_before_ = 0;
+  double update_seconds_ = 0;  // of the optimizers, in the last step
+  // Seconds of reading inputs to know their shapes, if the data can have any.
+  double inputs_seconds_ = 0;
   Totals totals_{0, 0, 0};
-  HostFetch fetch_;  // of what totals_ wants from the device
+  HostFetch fetch_;  // fetches numbers for totals_ from the device
   std::vector<TensorDigest> gradients_;
   Value histograms_;
 
-  std::vector<std::string> part_names_;  // of the loss; before they are shared only where it is
-  bool has_losses_ = false;              // of this rank: their parts' names stay
+  // The loss parts. Before they are shared, they are known only on ranks with a loss.
+  std::vector<std::string> part_names_;
+  // True once this rank has computed a loss: the names must stay the same from then on.
+  bool has_losses_ = false;
   bool names_are_shared_ = false;
 };
 

@@ -5,7 +5,7 @@
 namespace strata {
 namespace {
 
-/// Calls function(stage) for the stages of the ranks before `end`, rank by rank.
+/// Calls function(stage) for the stages of all ranks before `end`, rank by rank.
 template <class Function>
 void ForEachStage(const Plan& plan, int end, const Function& function) {
   for (int rank = 0; rank < end; ++rank) {

@@ -1,5 +1,5 @@
-// What the stages of all ranks took, as one list (Totals::stage_seconds). Ranks may have different
-// numbers of stages: a user's program says where they are.
+// Layout of Totals::stage_seconds: the times of all stages of all ranks in one list. Ranks may have
+// different numbers of stages, because a user's program says where they are.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace strata {
 
-/// How many stages the ranks before `rank` have together: its own follow theirs in the list, where
-/// each has two numbers. Of rank world_size(): how many all have.
+/// The number of stages on all ranks before `rank`. The stages of `rank` follow them in the list,
+/// with two numbers each (forward, backward). For rank world_size(): the number of all stages.
 size_t StagesBefore(const Plan& plan, int rank);
 
-/// Of each stage, where it took longest: on the slowest replica.
+/// For each stage, its times on the slowest replica.
 std::vector<StageSeconds> MeasuredStages(const Totals& totals, const Plan& plan);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// All numbers as one list, in one order on all ranks.
+// All numbers form one list, in the same order on all ranks, which one all-reduce sums.
 #include "engine/runtime/step/totals.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ double Sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// Every number, in one fixed order.
+/// Calls the function for every number, in one fixed order.
 template <class Function>
 void ForEach(Totals& totals, const Function& function) {
   for (auto* list : {&totals.loss_sums, &totals.weights, &totals.part_sums, &totals.squares,

@@ -1,4 +1,4 @@
-// Totals: the numbers of one run that every rank gets to know. One all-reduce carries them all.
+// Totals: the numbers of one run that all ranks must know. One all-reduce sums them all.
 #pragma once
 
 #include <cstdint>
@@ -8,34 +8,40 @@
 
 namespace strata {
 
-/// Before the reduction each rank fills in what it has and leaves the rest zero; adding zeros
-/// changes no bits, so afterwards every rank has the same bits, whoever had them.
+/// Before the reduction each rank fills in its own numbers and leaves the others zero. Adding zeros
+/// changes no bits, so afterwards all ranks have the same bits, whichever rank had a number.
 struct Totals {
-  std::vector<double> loss_sums;    ///< of every global micro-batch of the run
-  std::vector<double> weights;      ///< likewise
-  std::vector<double> part_sums;    ///< likewise, kMostLossParts each; empty: the loss has no parts
-  std::vector<double> squares;      ///< of every chunk of the model's gradient (ParameterTable)
-  std::vector<double> peak_memory;  ///< bytes of every rank
-  std::vector<double> data_seconds;  ///< likewise, that it took to get its data
-  std::vector<double> busy_seconds;  ///< likewise, that it computed and waited for nothing
-  std::vector<double> row_seconds;   ///< likewise, from the row's beginning to here
-  /// Likewise, of each of its stages forward and backward; empty: nobody wants to know.
+  std::vector<double> loss_sums;  ///< one per global micro-batch of the run
+  std::vector<double> weights;    ///< one per global micro-batch of the run
+  /// kMostLossParts per global micro-batch; empty if the loss has no parts.
+  std::vector<double> part_sums;
+  std::vector<double> squares;       ///< one per chunk of the model's gradient (ParameterTable)
+  std::vector<double> peak_memory;   ///< one per rank, in bytes
+  std::vector<double> data_seconds;  ///< one per rank: waiting for data
+  std::vector<double> busy_seconds;  ///< one per rank: computing, without any waiting
+  /// One per rank: from the beginning of the row until its last STEP.
+  std::vector<double> row_seconds;
+  /// For each rank, for each of its stages: forward and backward (stage_seconds.h). Empty if not
+  /// asked for.
   std::vector<double> stage_seconds;
-  /// Likewise: of the time that it computed, the share in which it had its core; 0 = nobody knows.
+  /// One per rank: the share of its computing time in which it had its core; 0 if unknown.
   std::vector<double> processor_share;
-  // Likewise, of all ranks together:
-  double clear_seconds = 0;   ///< making gradients zero
-  double norm_seconds = 0;    ///< the gradients' sum of squares
-  double update_seconds = 0;  ///< the optimizers, in the step before
+  // Sums over all ranks:
+  double clear_seconds = 0;   ///< zeroing the gradients
+  double norm_seconds = 0;    ///< the sum of squares of the gradients
+  double update_seconds = 0;  ///< the optimizers, in the previous step
   double samples = 0;
-  double correct = 0;     ///< labels met
-  double counted = 0;     ///< labels counted
-  double has_parts = 0;   ///< ranks whose losses had parts
-  double lr_factor = 0;   ///< asked for by rank 0 alone: a schedule may be a user's function
-  double recut = 0;       ///< whether rank 0 wants layers to move behind this step
-  double stop = 0;        ///< ranks that were asked to end after this step, or run of an evaluation
-  double save = 0;        ///< ranks that were asked to save it
-  double loss_scale = 1;  ///< of the gradients, as all ranks know it before
+  double correct = 0;    ///< labels predicted correctly
+  double counted = 0;    ///< labels that were counted
+  double has_parts = 0;  ///< number of ranks whose losses had parts
+  /// Set by rank 0 only, because a schedule may be a user's function.
+  double lr_factor = 0;
+  double recut = 0;  ///< 1 if rank 0 wants layers to move after this step
+  /// Number of ranks that were asked to end after this step, or after this run of an evaluation.
+  double stop = 0;
+  double save = 0;  ///< number of ranks that were asked to save this step
+  /// The scale of the loss in this run. It is not summed: all ranks know it.
+  double loss_scale = 1;
 
   Totals(int micro_batches, int64_t chunks, int ranks)
       : loss_sums(micro_batches),
@@ -48,19 +54,20 @@ struct Totals {
 
   void AllReduce(Transport& transport);
 
-  /// Sums in the order of micro-batches or layers, so that the bits do not depend on who had what.
+  /// These sum in the order of micro-batches or of layers, so that the bits do not depend on which
+  /// rank had a number.
   double weight() const;
   double mean_loss() const;
-  /// Of a part of the loss, by its place.
+  /// The sum of the loss part with index `part`.
   double part_sum(size_t part) const;
-  /// The share of the longest row in which the mean rank did not compute: the bubble.
+  /// The share of the longest row in which the average rank did not compute: the bubble.
   double idle_share() const;
-  /// Whether the losses and all gradients are finite. Squares of floats are finite in double, so
-  /// the norm tells of all gradients.
+  /// True if the losses and all gradients are finite. Squares of floats are finite in double, so
+  /// the norm is finite exactly if all gradients are.
   bool are_finite() const;
-  /// What the gradients are to be divided by: the weight, and what the loss was scaled by.
+  /// The number by which gradients must be divided: the total weight times the scale of the loss.
   double divisor() const;
-  /// Of the gradients divided so.
+  /// The norm of the gradients after that division.
   double grad_norm() const;
 };
 

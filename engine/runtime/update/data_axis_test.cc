@@ -1,4 +1,5 @@
-// Replicas against one replica that sees all micro-batches: threads, and processes over Gloo.
+// Compares replicas with one replica that sees all micro-batches, in threads and in processes
+// (Gloo).
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ constexpr int kSteps = 4;
 
 Value Parallel(const Sizes& sizes) { return MapOf({{"pipe", sizes.pipe}, {"data", sizes.data}}); }
 
-/// A network with dropout; the global batch has 12 micro-batches.
+/// A network with dropout, with a global batch of 12 micro-batches.
 Job DropoutJob(const Sizes& sizes, int zero = 0) {
   return testing::MakeJob(
       testing::DropoutNet(), Make("CrossEntropyLoss"),
@@ -63,7 +64,7 @@ std::vector<StepResult> TrainInThreads(const Job& job) {
 
 bool Near(double a, double b) { return std::abs(a - b) <= 1e-6 * std::max(1.0, std::abs(b)); }
 
-/// What must hold between a grid and one replica. Throws Error.
+/// Requires that a grid's results equal those of one replica. Throws Error.
 void RequireEqual(const std::vector<StepResult>& grid, const std::vector<StepResult>& one) {
   for (size_t step = 0; step < one.size(); ++step) {
     Require(Near(grid[step].loss, one[step].loss),
@@ -74,7 +75,7 @@ void RequireEqual(const std::vector<StepResult>& grid, const std::vector<StepRes
     Require(grid[step].micro_batch_losses.size() == one[step].micro_batch_losses.size(),
             "as many micro-batches");
   }
-  // Before the first update nothing differs: the same parameters, data and dropout masks.
+  // Before the first update nothing differs: parameters, data and dropout masks are equal.
   Require(grid[0].micro_batch_losses == one[0].micro_batch_losses,
           "equal bits of the first losses");
   Require(grid[0].loss == one[0].loss, "equal bits of the first loss");
@@ -122,7 +123,7 @@ TEST(DataAxisTest, ShortLastStepsAndReplicasWithoutDataWork) {
   FakeScript script;
   const auto one = testing::Start(ImageJob({1, 1}, 4, sgd), script);
   const auto two = testing::Start(ImageJob({2, 2}, 2, sgd), script);
-  ASSERT_EQ(one->steps_per_epoch(), 4);  // 16, 16, 16 and 2 samples
+  ASSERT_EQ(one->steps_per_epoch(), 4);  // of 16, 16, 16 and 2 samples
   ASSERT_EQ(two->steps_per_epoch(), 4);
   for (int step = 0; step < 8; ++step) {
     const StepResult expected = one->TrainStep(), result = two->TrainStep();
@@ -133,7 +134,8 @@ TEST(DataAxisTest, ShortLastStepsAndReplicasWithoutDataWork) {
   }
 }
 
-// Of two micro-batches a rank has the gradients of stage 0 first, of one those of stage 3.
+// With two micro-batches a rank completes the gradients of stage 0 first, with one those of stage
+// 3.
 TEST(DataAxisTest, StagesOfARankAreSummedInOneOrder) {
   FakeScript script;
   script.functions[2] = [](const Value::List&) -> Value {
@@ -164,7 +166,7 @@ TEST(DataAxisTest, StagesOfARankAreSummedInOneOrder) {
 }
 
 TEST(DataAxisTest, TestDataIsSharedOutAndSeenOnce) {
-  // Without an update all evaluate the same network.
+  // Without updates, all evaluations see the same network.
   const Value no_sgd = MapOf({{"1", "sgd"}, {"lr", 0.0}});
   std::vector<EvalResult> results;
   for (const Sizes& sizes : {Sizes{1, 1}, Sizes{1, 2}, Sizes{2, 3}, Sizes{1, 8}}) {
@@ -177,7 +179,7 @@ TEST(DataAxisTest, TestDataIsSharedOutAndSeenOnce) {
   }
 }
 
-/// Eight times the same micro-batch.
+/// Eight copies of one micro-batch.
 MicroBatches SameImages() {
   MicroBatches batches;
   const at::Tensor image = at::arange(4 * 16, at::kFloat).mul(0.7).sin().view({4, 1, 4, 4});
@@ -235,7 +237,7 @@ TEST(DataAxisTest, GivenMicroBatchesAreSharedOut) {
   }
 }
 
-/// Of a batch of another size each replica has as many: the draws are those of one replica.
+/// A batch of another size is divided evenly, and random draws are those of one replica.
 TEST(DataAxisTest, GivenMicroBatchesDrawAsOnOneReplica) {
   FakeScript script = RowsScript();
   const auto one = testing::Start(DropoutJob({1, 1}), script);
@@ -279,7 +281,7 @@ TEST(DataAxisGlooTest, ProcessesEqualThreads) {
               "the gradients of threads");
     }
     RequireEqual(over_gloo, TrainInThreads(DropoutJob({})));
-    engine->Parameters();  // all come here before rank 0 leaves
+    engine->Parameters();  // all meet here before rank 0 leaves
     engine->Close();
   }));
 }

@@ -1,4 +1,8 @@
-// Cuts flat buffers into shares and buckets, and waits for their collectives in order.
+// Cuts each flat buffer into pieces of kBucketBytes, which are summed by one collective each, and
+// into one share per replica. Pieces start in descending order of their first layer, because a
+// backward completes the last layers first. With ZeRO-1 a piece is reduce-scattered to the shares
+// that overlap it, otherwise all-reduced. Await() waits for the collectives in the order in which
+// they started.
 #include "engine/runtime/update/gradient_reducer.h"
 
 #include <ATen/ops/cat.h>
@@ -16,7 +20,7 @@ namespace {
 
 using Kind = Collective::Kind;
 
-/// Where shares may begin, ascending, and the end.
+/// The positions at which shares may begin, ascending, followed by the end.
 std::vector<int64_t> PossibleCuts(const FlatParameters& parameters, size_t buffer) {
   std::vector<int64_t> cuts;
   for (const PlacedParameter& parameter : parameters.parameters()) {
@@ -63,7 +67,7 @@ GradientReducer::GradientReducer(int stage, FlatParameters& parameters, Group* r
   std::ranges::stable_sort(pieces_, std::greater<>(), &Piece::first_layer);
 }
 
-/// Pieces of kBucketBytes, each with the first layer in it.
+/// Cuts the buffer into pieces of kBucketBytes and finds the first layer in each.
 void GradientReducer::AddPieces(size_t buffer) {
   const at::Tensor& gradients = parameters_.buffers()[buffer].gradients;
   const int64_t size = kBucketBytes / gradients.element_size();
@@ -114,7 +118,7 @@ void GradientReducer::StartSum(const Piece& piece) {
 void GradientReducer::StartSum(Collective collective) {
   const at::Tensor result = collective.output;
   const bool in_place = collective.input.is_same(result);
-  // Layers that compute in float64 lose nothing on the way.
+  // Gradients of layers that compute in float64 are sent as float64.
   const at::ScalarType travels = result.scalar_type() == at::kDouble ? at::kDouble : travels_;
   collective.input = collective.input.to(travels);
   if (in_place) {
@@ -151,7 +155,7 @@ std::vector<ParameterShare> GradientReducer::shares() const {
   const auto& parameters = parameters_.parameters();
   for (size_t k = 0; k < parameters.size(); ++k) {
     const PlacedParameter& parameter = parameters[k];
-    if (parameter.buffer < 0) continue;  // frozen
+    if (parameter.buffer < 0) continue;  // frozen, or a tie's later use
     const std::vector<int64_t>& bounds = bounds_[parameter.buffer];
     const int64_t begin = std::max(parameter.offset, bounds[place]);
     const int64_t end = std::min(parameter.offset + parameter.value.numel(), bounds[place + 1]);
@@ -195,7 +199,8 @@ void GradientReducer::AverageState(Progress& progress) {
   const std::vector<at::Tensor>& state = parameters_.state();
   if (!replicas_ || state.empty()) return;
   progress.WaitFor(&averages_, &replicas_->awaited());
-  // In float64 the mean of equal float32 values is that value: what no layer writes stays as it is.
+  // In float64 the mean of equal float32 values is exactly that value, so state that no layer
+  // writes stays unchanged.
   std::vector<at::Tensor> flat;
   for (const at::Tensor& tensor : state) flat.push_back(tensor.reshape(-1).to(at::kDouble));
   const at::Tensor all = at::cat(flat);

@@ -1,16 +1,17 @@
-// GradientReducer: what one stage does with its replicas, the ranks that hold the same stage of
-// another pipeline. It sums gradients over them, and divides work among them.
+// GradientReducer: sums the gradients of one stage over its replicas, the ranks that hold the same
+// stage of other pipelines, and divides the update among them.
 //
-// Each replica has a share of every flat buffer. It sums the squares of its share for the norm, and
-// with ZeRO-1 it alone keeps the optimizer's state of its share and updates it:
+// Each replica has a share of every flat buffer. It computes the sum of squares of its share for
+// the norm. With ZeRO-1 it also is the only one that keeps the optimizer's state of its share and
+// updates it:
 //
 //   zero = 0   gradients: all-reduce                              update of everything
 //   zero = 1   gradients: reduce-scatter to shares, update of the share, values: all-gather
 //
-// Sums travel in pieces, the last layers' first, as a backward completes them.
+// Gradients are summed in pieces, those of the last layers first, as a backward completes them.
 //
-// Over links (group.h) both give the same bits, as each element is summed in ascending order of
-// replicas. A stage without replicas has one share, the whole.
+// Over links (group.h) both variants give the same bits, because each element is summed in
+// ascending order of replicas. A stage without replicas has one share: everything.
 #pragma once
 
 #include <memory>
@@ -23,61 +24,62 @@
 
 namespace strata {
 
-/// Which replica looks after which elements of flat buffer `buffer`: replicas + 1 bounds. Shares
-/// are as equal as they can be when they begin at a parameter or at a chunk of its squares
+/// Computes the bounds of the replicas' shares of flat buffer `buffer`: replicas + 1 numbers.
+/// Shares are as equal as possible, but they begin at a parameter or at a chunk of its squares
 /// (reductions.h), so that the norm has the same bits for any number of replicas.
 std::vector<int64_t> ShareBounds(const FlatParameters& parameters, size_t buffer, int replicas);
 
-/// What of one parameter lies in this replica's share.
+/// The part of one parameter that lies in this replica's share.
 struct ParameterShare {
-  size_t parameter = 0;  ///< of FlatParameters::parameters()
+  size_t parameter = 0;  ///< index in FlatParameters::parameters()
   int64_t begin = 0;     ///< its first element; a multiple of kSquareChunk
   at::Tensor gradient;   ///< one dim
 };
 
 class GradientReducer {
  public:
-  /// Gradients travel in pieces of so many bytes, so that little memory holds what has come.
+  /// Gradients are summed in pieces of this many bytes, which limits the memory of the collectives.
   static constexpr int64_t kBucketBytes = 16 << 20;
 
   /// `replicas`: null for a stage that has none. `travels`: the type in which gradients are sent
-  /// and added. Everything must outlive the reducer.
+  /// and added. `parameters` and `replicas` must outlive the reducer.
   GradientReducer(int stage, FlatParameters& parameters, Group* replicas, bool zero1,
                   at::ScalarType travels = at::kFloat);
 
-  /// Starts the sums of the pieces that hold gradients of layers from `layer` on and of no others.
-  /// Pieces of ties, and of what the model axis adds up first, are left to Start().
+  /// Starts the sums of those pieces that hold only gradients of layers from `layer` on. Pieces
+  /// with ties, and with gradients that the model axis sums first, are left to Start().
   void StartFrom(int layer);
-  /// REDUCE_GRAD: starts the sums of all other pieces and returns at once.
+  /// REDUCE_GRAD: starts the sums of all remaining pieces and returns at once.
   void Start();
-  /// Returns when the sums are there: with ZeRO-1 only those of this replica's shares.
+  /// Waits until the sums are complete. With ZeRO-1 only this replica's shares are valid then.
   void Await(Progress& progress);
 
-  /// What this replica's optimizer updates: with ZeRO-1 its shares, else the buffers.
+  /// The buffers that this replica's optimizer updates: with ZeRO-1 its shares, else all.
   std::vector<FlatBuffer> updated() const;
-  /// In the order of parameters.
+  /// This replica's shares of all parameters, in the order of parameters.
   std::vector<ParameterShare> shares() const;
 
-  /// With ZeRO-1, gathers the shares of all replicas: values after the update, or summed gradients.
-  /// Else does nothing, as every replica has all of them.
+  /// With ZeRO-1, gathers the shares of all replicas: the updated values, or the summed gradients.
+  /// Does nothing otherwise, because every replica has all of them.
   void GatherValues(Progress& progress);
   void GatherGradients(Progress& progress);
-  /// Makes the floating-point state of the layers that is no parameter (BatchNorm's running
-  /// statistics) the mean over the replicas, so that all of them evaluate alike.
+  /// Replaces the floating-point buffers of the layers (BatchNorm's running statistics) by their
+  /// mean over the replicas, so that all replicas evaluate alike.
   void AverageState(Progress& progress);
 
  private:
-  /// What of a buffer travels at once.
+  /// The part of a buffer that is summed by one collective.
   struct Piece {
     size_t buffer = 0;
     int64_t begin = 0, end = 0;
-    int first_layer = 0;  ///< of which it holds something; -1 = it is not complete before Start()
+    /// The first layer with gradients in the piece; -1 if they are not complete before Start().
+    int first_layer = 0;
   };
-  /// A sum that goes on.
+  /// A sum in progress.
   struct Sum {
     std::shared_ptr<Pending> pending;
-    at::Tensor travelled;  ///< where it will be
-    at::Tensor result;     ///< where it belongs: the same, or of another type
+    at::Tensor travelled;  ///< where the collective writes
+    at::Tensor result;     ///< where the sum belongs: the same tensor, or one of another type
   };
 
   void AddPieces(size_t buffer);
@@ -91,9 +93,9 @@ class GradientReducer {
   const bool zero1_;
   const at::ScalarType travels_;
   const Doing reduces_, gathers_, averages_;  // for reports
-  std::vector<std::vector<int64_t>> bounds_;  // of every buffer
+  std::vector<std::vector<int64_t>> bounds_;  // one list per buffer
   std::vector<Piece> pieces_;                 // in the order in which they start
-  size_t started_ = 0;                        // of the pieces
+  size_t started_ = 0;                        // number of pieces that were started
   std::vector<Sum> sums_;
 };
 

@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::FunctionLayer;
 
-/// A layer with one parameter of each size; every replica builds the same.
+/// A layer with one parameter of each size. All replicas build the same.
 struct Parameters {
   explicit Parameters(const std::vector<int64_t>& sizes) {
     for (const int64_t size : sizes) {
@@ -35,7 +35,7 @@ struct Parameters {
   std::optional<FlatParameters> flat;
 };
 
-/// Runs `body` for each of some replicas on its own thread.
+/// Runs `body` for each of some replicas, on its own thread.
 void OnReplicas(int replicas, const std::function<void(Group&)>& body) {
   GroupSpec spec = {"data", {}};
   for (int rank = 0; rank < replicas; ++rank) spec.ranks.push_back(rank);
@@ -71,7 +71,7 @@ TEST(GradientReducerTest, SharesAndTheWholeHaveTheSameBits) {
       reducer->Start();
       reducer->Await(progress);
     }
-    // Each replica has summed the squares of its own chunks, from the same gradients.
+    // Each replica has summed the squares of its own chunks, from equal gradients.
     const auto shares = all.shares(), shares1 = zero1.shares();
     ASSERT_EQ(shares.size(), shares1.size());
     for (size_t i = 0; i < shares.size(); ++i) {
@@ -80,7 +80,7 @@ TEST(GradientReducerTest, SharesAndTheWholeHaveTheSameBits) {
     }
     zero1.GatherGradients(progress);
     EXPECT_TRUE(at::equal(shared.flat->buffers()[0].gradients, gradients));
-    // What an update of shares changes comes to everybody.
+    // Updates of a share arrive at all replicas.
     const FlatBuffer mine = zero1.updated()[0];
     EXPECT_LT(mine.values.numel(), gradients.numel());
     EXPECT_EQ(all.updated()[0].values.numel(), gradients.numel());
@@ -110,7 +110,7 @@ TEST(GradientReducerTest, SharesAreEveryElementOnce) {
   EXPECT_THAT(seen, ::testing::Each(1));
 }
 
-/// A group of two whose sums come when they are waited for: 7, whatever was added.
+/// A group of two whose sums arrive when they are waited for; each is 7, whatever was added.
 class LateGroup : public Group {
  public:
   LateGroup() : Group({"data", {0, 1}}, 0) {}
@@ -150,7 +150,7 @@ TEST(GradientReducerTest, AllSumsAreAwaited) {
 TEST(GradientReducerTest, PiecesStartOnceABackwardHasPassedTheirLayers) {
   constexpr int64_t kPiece = GradientReducer::kBucketBytes / 4;
   for (const bool zero1 : {false, true}) {
-    // Pieces of layers 0 and 1, 1 and 2, 2 and 3.
+    // The pieces hold layers 0 and 1, 1 and 2, 2 and 3.
     Parameters parameters({kPiece - 16, 32, kPiece + 48, 16});
     LateGroup group;
     Progress progress(0);
@@ -186,7 +186,8 @@ TEST(GradientReducerTest, WithoutReplicasNothingHappens) {
   EXPECT_EQ(reducer.shares().size(), 2u);
 }
 
-/// The mean of what `fill` gives each replica's state of a BatchNorm2d of 3 channels.
+/// Expects that averaging replaces the state of a BatchNorm2d of 3 channels by `mean`. `fill` makes
+/// the state of each replica.
 void ExpectMean(int replicas, const std::function<at::Tensor(int place)>& fill,
                 const at::Tensor& mean) {
   OnReplicas(replicas, [&](Group& group) {

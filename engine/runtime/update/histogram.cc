@@ -1,4 +1,6 @@
-// A bucket is what floats have in common in their highest bits: no limits are searched.
+// Floats in the same bucket have their highest bits in common (sign, exponent, three bits of the
+// mantissa), so the bucket of a number is its bits shifted to the right. The cost is one pass over
+// the elements, without a search of limits.
 #include "engine/runtime/update/histogram.h"
 
 #include <algorithm>
@@ -12,31 +14,31 @@
 namespace strata {
 namespace {
 
-constexpr int kShift = 20;  // leaves the exponent and three of the 23 bits behind it
+constexpr int kShift = 20;  // keeps the exponent and three of the 23 mantissa bits
 constexpr uint32_t PlaceOf(uint32_t bits) { return bits >> kShift; }
 constexpr uint32_t kLeast = PlaceOf(std::bit_cast<uint32_t>(0x1p-40f));
 constexpr float kMost = std::numeric_limits<float>::max();
-/// Buckets on each side of 0.
+/// The number of buckets on each side of 0.
 constexpr int kSide = static_cast<int>(PlaceOf(std::bit_cast<uint32_t>(kMost)) - kLeast + 2);
 
-/// Counted from 0 away, by the bits of a number that is not negative.
+/// The bucket, counted from 0 outwards, of the bits of a non-negative number.
 int BucketOfBits(uint32_t bits) {
   const uint32_t place = PlaceOf(bits);
   return place < kLeast ? 0 : static_cast<int>(place - kLeast) + 1;
 }
 
-/// From -kSide to kSide - 1, ascending.
+/// The bucket of a number, from -kSide to kSide - 1, ascending.
 int BucketOf(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   constexpr uint32_t kSign = 0x80000000;
   if (bits <= kSign) return BucketOfBits(bits & ~kSign);  // -0 too
-  // A limit belongs to the bucket above it, which below 0 is the smaller one of both.
+  // A limit belongs to the bucket above it; below 0 that is the bucket nearer to 0.
   return -1 - BucketOfBits((bits & ~kSign) - 1);
 }
 
-/// Where the bucket ends.
+/// The upper limit of the bucket.
 double LimitOf(int bucket) {
-  const auto begin = [](int k) {  // of the k-th from 0 away
+  const auto begin = [](int k) {  // the lower edge of the k-th bucket from 0 outwards
     if (k == 0) return 0.0;
     const double edge = std::bit_cast<float>((kLeast + static_cast<uint32_t>(k) - 1) << kShift);
     return std::min(edge, static_cast<double>(kMost));
@@ -61,7 +63,7 @@ Value HistogramOf(const at::Tensor& tensor, double divisor) {
     squares += static_cast<double>(x) * x;
   }
   Value::List limits, counts;
-  int next = -kSide;  // behind the bucket before
+  int next = -kSide;  // the bucket after the last one in the lists
   for (int bucket = -kSide; bucket < kSide; ++bucket) {
     const int64_t here = found[static_cast<size_t>(kSide + bucket)];
     if (here == 0) continue;

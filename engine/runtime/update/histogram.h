@@ -1,4 +1,4 @@
-// Histograms of tensors, as TensorBoard shows them.
+// HistogramOf(): histograms of tensors in the format that TensorBoard shows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,13 +7,14 @@
 
 namespace strata {
 
-/// Of a tensor's elements divided by `divisor`, which are finite, as float32: {"min", "max", "num",
-/// "sum", "sum_squares", "limits": [...], "counts": [...]}, TensorBoard's HistogramProto.
+/// Computes the histogram of a tensor's elements, which must be finite, divided by `divisor`, as
+/// float32. Returns the fields of TensorBoard's HistogramProto: {"min", "max", "num", "sum",
+/// "sum_squares", "limits": [...], "counts": [...]}.
 ///
-/// Bucket i has counts[i] elements that are below limits[i] and not below the limit before it. What
-/// lies between two powers of two falls into eight buckets of equal width, so that a bucket is 7 to
-/// 13 % wide; on each side of 0 one bucket has what is smaller than 2^-40. Empty buckets beside
-/// each other are one, and there are none at the end.
+/// Bucket i counts the elements in [limits[i - 1], limits[i]). The range between two powers of two
+/// is divided into eight buckets of equal width, so that a bucket is 7 to 13 % wide. On each side
+/// of 0, one bucket holds everything smaller than 2^-40. Neighbouring empty buckets are merged, and
+/// empty buckets at the ends are left out.
 Value HistogramOf(const at::Tensor& tensor, double divisor);
 
 }  // namespace strata

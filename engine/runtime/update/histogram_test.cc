@@ -1,4 +1,4 @@
-// Histograms against a count of every element: of tensors, and of jobs on grids of ranks.
+// Compares histograms with a count of every element, for tensors and for jobs on grids of ranks.
 #include "engine/runtime/update/histogram.h"
 
 #include <ATen/ATen.h>
@@ -89,7 +89,7 @@ TEST(HistogramTest, TheLargestNumbersHaveALimit) {
   EXPECT_EQ(histogram["counts"].as_list().front().as_int(), 1);
 }
 
-// ---- Of jobs
+// ---- Histograms of jobs ----
 
 struct Grid {
   const char* name;
@@ -99,7 +99,7 @@ struct Grid {
 
 void PrintTo(const Grid& grid, std::ostream* out) { *out << grid.name; }
 
-/// A tie that crosses stages, layers that the model axis shares, one that does not learn.
+/// A job with a tie across stages, layers divided over the model axis, and a frozen layer.
 Job MakeJob(const Grid& grid, Value::Map keys = {}) {
   const auto tied = [] {
     LayerSpec layer = Make("Linear", {16, 16});

@@ -1,4 +1,7 @@
-// Rules that see a parameter as a whole: Adafactor's and Muon's, as torch.optim has them.
+// Rules that see a parameter as a whole: Adafactor and Muon, as in torch.optim. Adafactor estimates
+// the squared gradient by the means of its rows and columns (Shazeer and Stern, arXiv:1804.04235).
+// Muon replaces the averaged gradient by the nearest matrix with orthonormal rows or columns, by a
+// few Newton-Schulz iterations.
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
@@ -20,7 +23,7 @@ double Rms(const T& tensor) {
          std::sqrt(static_cast<double>(tensor.numel()));
 }
 
-/// The mean of squares over a dim, without an intermediate of the gradient's size.
+/// The mean of squares over a dim, without a temporary of the gradient's size.
 T MeanOfSquares(const T& gradient, int64_t dim) {
   return at::linalg_vector_norm(gradient, 2, at::IntArrayRef{dim}, /*keepdim=*/true)
       .square_()
@@ -40,13 +43,15 @@ double EpsilonOf(at::ScalarType type) {
   }
 }
 
-/// The gradient with singular values near 1 (Newton-Schulz, in bfloat16).
+/// Approximates the orthogonal factor of the gradient: singular values near 1 (Newton-Schulz, in
+/// bfloat16).
 T Orthogonal(const T& gradient, const std::vector<double>& coefficients, int64_t steps,
              double eps) {
   const bool is_tall = gradient.size(0) > gradient.size(1);
   T x = gradient.to(at::kBFloat16);
   if (is_tall) x = x.t();
-  x = x.div(at::linalg_vector_norm(x, 2).clamp_min(eps));  // it may be the gradient itself
+  // A new tensor: `x` may be the gradient itself.
+  x = x.div(at::linalg_vector_norm(x, 2).clamp_min(eps));
   for (int64_t i = 0; i < steps; ++i) {
     const T gram = x.mm(x.t());
     const T update = at::addmm(gram, gram, gram, coefficients[1], coefficients[2]);
@@ -55,7 +60,8 @@ T Orthogonal(const T& gradient, const std::vector<double>& coefficients, int64_t
   return is_tall ? x.t() : x;
 }
 
-/// Calls function(parameter, gradient) for those of the buffer, with gradients that go down.
+/// Calls function(parameter, gradient) for the parameters of the buffer. The gradient is divided,
+/// and negated to maximize.
 template <class Function>
 void ForParameters(const Updated& u, const UpdateStep& now, bool maximize,
                    const Function& function) {

@@ -1,4 +1,4 @@
-// Collectives of layers by those of the transport's group.
+// Implements the collectives of layers with those of the transport's group.
 #include "engine/runtime/update/model_axis.h"
 
 #include <ATen/ops/cat.h>
@@ -11,7 +11,7 @@
 namespace strata {
 namespace {
 
-/// Groups know tensors of one dim: the dim in question becomes the first, and goes back.
+/// Groups handle the first dim only, so the given dim is moved to the front and back.
 class GroupAxis : public AxisComm {
  public:
   GroupAxis(Group& group, Progress& progress) : group_(group), progress_(progress) {}
@@ -43,7 +43,7 @@ class GroupAxis : public AxisComm {
     return x.detach().movedim(dim, 0).contiguous();
   }
 
-  /// A new tensor as `like`, but of so many rows.
+  /// A new tensor like `like`, but with `rows` rows.
   static at::Tensor Rows(const at::Tensor& like, int64_t rows) {
     std::vector<int64_t> sizes = like.sizes().vec();
     sizes[0] = rows;

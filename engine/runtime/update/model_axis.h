@@ -1,5 +1,5 @@
-// The model axis of a rank: what its shared layers talk over, and what the engine does for them
-// between the backward passes and the optimizer.
+// The model axis of a rank: the communicator for layers that are divided over it, and the sum of
+// their partial gradients between the backward passes and the optimizer.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace strata {
 
-/// The transport's group "model" for layers; null when the rank has none. While a layer waits for
-/// the others, `progress` says so. Both must outlive it.
+/// Makes a communicator from the transport's group "model"; null if the rank has none. While a
+/// layer waits for other ranks, `progress` shows it. Both arguments must outlive the communicator.
 std::shared_ptr<AxisComm> OpenModelAxis(Transport& transport, Progress& progress);
 
-/// Sums the gradients of which every rank of the axis has a part (Parameter::partial_grad), one
-/// collective for all of them.
+/// Sums the gradients of which every rank of the axis has only a part (Parameter::partial_grad), in
+/// one collective.
 void SumPartialGradients(const FlatParameters& parameters, AxisComm& axis);
 
 }  // namespace strata

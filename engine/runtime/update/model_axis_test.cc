@@ -1,4 +1,4 @@
-// Jobs whose layers several ranks share, against the same jobs on one rank.
+// Compares jobs whose layers are divided over several ranks with the same jobs on one rank.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ struct Grid3 {
   int zero = 0;
 };
 
-/// Tokens of 12 kinds, sequences of 8, every sort of shared layer, dropout everywhere.
+/// 12 kinds of tokens, sequences of 8, every kind of divided layer, dropout everywhere.
 const std::vector<LayerSpec>& Layers() {
   const Value::Map transformer = {{"dim_feedforward", 24}, {"batch_first", true}, {"dropout", 0.1}};
   const auto with = [&](Value::Map more) {
@@ -56,7 +56,8 @@ Job MakeJob(const Grid3& grid, Value::Map keys = {}) {
       {{"parallel", MapOf({{"pipe", grid.pipe}, {"data", grid.data}, {"model", grid.model}})},
        {"data", MapOf({{"train", tokens("train")}, {"test", tokens("test")}})},
        {"batch", MapOf({{"micro_batches", 4 / grid.data}, {"micro_batch_size", 4}})},
-       // Not Adam: it makes whole steps of gradients that are rounding alone (of the keys' bias).
+       // Not Adam: it makes full steps for gradients that are only rounding errors (of the keys'
+       // bias).
        {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})},
        {"zero", grid.zero},
        {"clip", 0.5},

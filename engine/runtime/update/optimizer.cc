@@ -1,3 +1,6 @@
+// Each flat buffer has an Update: its state, and runs of neighbouring parameters that began to
+// learn at the same step. Usually there is one run. A step applies the rule to each run and then
+// updates the averages (ema).
 #include "engine/runtime/update/optimizer.h"
 
 #include <ATen/ops/zeros_like.h>
@@ -13,17 +16,17 @@
 namespace strata {
 namespace {
 
-/// Parameters of a flat buffer that lie side by side and began to learn at the same step. Their
-/// bounds change no bits, as those of shares (ZeRO-1) do not.
+/// Neighbouring parameters of a flat buffer that began to learn at the same step. Like the bounds
+/// of shares (ZeRO-1), those of runs do not change the bits of the result.
 struct Run {
-  int64_t began = 0;                             // steps that were done before
-  int64_t begin = 0;                             // in the buffer
-  Rule rule;                                     // of its own: some rules count steps
-  Updated updated;                               // without the averages
-  std::vector<PlacedParameter> parameters = {};  // for rules that see whole ones
+  int64_t began = 0;  // steps that were done before
+  int64_t begin = 0;  // first element in the buffer
+  Rule rule;          // a rule of its own, because some rules count steps
+  Updated updated;    // without the averages
+  std::vector<PlacedParameter> parameters = {};  // for rules that see whole parameters
 };
 
-/// One flat buffer with the rule of its group and what is kept for it.
+/// One flat buffer with the rule of its group and its state.
 class Update {
  public:
   Update(const OptimizerSpec& spec, FlatBuffer buffer, std::span<const PlacedParameter> parameters)
@@ -40,7 +43,7 @@ class Update {
     for (const PlacedParameter& parameter : parameters) {
       if (!state_.buffer.values.is_alias_of(parameter.value) || parameter.buffer < 0) continue;
       parameters_.push_back(parameter);
-      parameters_.back().value = parameter.value.variable_data();  // no leaf of autograd's
+      parameters_.back().value = parameter.value.variable_data();  // no leaf of autograd
       if (type_.name != "adafactor") continue;
       for (Factor& factor : AdafactorFactors(parameter))
         state_.factors.push_back(std::move(factor));
@@ -49,7 +52,8 @@ class Update {
   }
 
   void Step(double lr_factor, double divisor) {
-    // Rules divide by a float. Where gradients near a float's end are clipped, that is too small.
+    // Rules divide by a float. The divisor is larger if huge gradients are clipped; then a part of
+    // the division is done here.
     constexpr double kMost = std::numeric_limits<float>::max();
     for (; divisor > kMost && std::isfinite(divisor); divisor *= 0x1p-64) {
       state_.buffer.gradients.mul_(0x1p-64);
@@ -86,12 +90,13 @@ class Update {
   }
 
  private:
-  /// The place of a parameter's first element in the buffer; below 0 where a share begins in it.
+  /// The position of a parameter's first element in the buffer; negative if a share begins within
+  /// it.
   int64_t PlaceOf(const PlacedParameter& parameter) const {
     return parameter.value.storage_offset() - state_.buffer.values.storage_offset();
   }
 
-  /// Makes the runs anew.
+  /// Divides the buffer into runs.
   void Divide(const std::map<std::string, int64_t>& began) {
     runs_.clear();
     runs_.push_back({.rule = MakeRule(type_.name, options_), .updated = {}});
@@ -133,7 +138,7 @@ class Update {
   }
   const at::Tensor& average() const { return state_.moments.back().values; }
 
-  /// Calls function(values, averages) so that little memory is needed beside.
+  /// Calls function(values, averages) on pieces of the buffer, to limit temporary memory.
   template <class Function>
   void ForPieces(const Function& function) const {
     constexpr int64_t kAtOnce = 1 << 22;
@@ -154,7 +159,8 @@ class Update {
     });
   }
 
-  /// Rounded averages would not come back: they stay, and the values wait beside.
+  /// Exchanges 16-bit values with averages in float32. Rounding the averages would lose precision,
+  /// so they stay, and the values are kept aside.
   void SwapRounded() {
     const at::Tensor& values = state_.buffer.values;
     if (kept_.defined()) {
@@ -170,14 +176,16 @@ class Update {
   const Value options_;
   double lr_ = 0;
   OptimizerState state_;
-  size_t moments_ = 0;                       // of the state's, without the averages
-  std::vector<PlacedParameter> parameters_;  // that lie in the buffer, in their order
-  std::vector<Run> runs_;                    // in their order; together the whole buffer
+  size_t moments_ = 0;                       // number of moments in the state, without the averages
+  std::vector<PlacedParameter> parameters_;  // those in the buffer, in order
+  std::vector<Run> runs_;                    // in order; together they cover the buffer
   int64_t steps_ = 0;
-  bool has_averages_ = false;  // before the first step
-  /// The averages of 16-bit values are in float32: a step moves them by less than 16 bits tell.
+  bool has_averages_ = false;  // true if averages exist before the first step
+  /// True if values are 16-bit. Their averages are float32, because a step moves them by less than
+  /// 16 bits can represent.
   bool is_wide_ = false;
-  at::Tensor kept_;  // the values, while their rounded averages are in their place
+  // The values, while their rounded averages are in their place.
+  at::Tensor kept_;
 };
 
 class FlatOptimizer : public Optimizer {

@@ -1,5 +1,5 @@
-// Optimizer: updates the flat buffers of one stage by PyTorch's arithmetic (update_rules.h), and
-// keeps their moments, averages (ema) among them.
+// Optimizer: updates the flat buffers of one stage with PyTorch's arithmetic (update_rules.h), and
+// keeps their moments and averages (ema).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace strata {
 
-/// What an optimizer remembers of one flat buffer.
+/// The state that an optimizer keeps for one flat buffer.
 struct OptimizerState {
   FlatBuffer buffer;
   std::vector<Moment> moments;
@@ -25,32 +25,33 @@ struct OptimizerState {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// One step. The gradients are divided by `divisor` within the same pass, and hold the quotient
-  /// afterwards. `lr_factor` multiplies each group's lr.
+  /// Makes one step. The gradients are divided by `divisor` in the same pass and hold the quotient
+  /// afterwards. `lr_factor` multiplies the lr of each group.
   virtual void Step(double lr_factor, double divisor) = 0;
-  /// Everything that it remembers but the number of steps; shared, not copied.
+  /// The whole state except the number of steps. The tensors are shared, not copied.
   virtual std::vector<OptimizerState> state() const = 0;
-  /// From now on it behaves as if so many steps were done. `began`: how many of these were done
-  /// when a parameter began to learn, by PlacedParameter::path; 0 for those that it leaves out. The
-  /// rule of a parameter counts the steps since then, as torch.optim does, where a parameter that
-  /// gets its first gradient later has a step of its own. REQUIRES: the optimizer was given the
-  /// parameters.
+  /// Sets the number of steps that were done. `began`: for parameters that began to learn later, by
+  /// PlacedParameter::path, the number of steps that were done then; 0 for all others. A
+  /// parameter's rule counts its steps from there, as in torch.optim, where every parameter has a
+  /// step count of its own. REQUIRES: the optimizer was given the parameters.
   virtual void set_steps_done(int64_t steps, const std::map<std::string, int64_t>& began = {}) = 0;
-  /// Exchanges the values with their averages (OptimizerSpec::ema), which evaluations use. After
-  /// the first step they are the values, then `ema` of them goes on and the rest is new. Before it
-  /// nothing happens, unless averages were begun.
+  /// Exchanges the values with their averages (OptimizerSpec::ema); evaluations use the averages.
+  /// After the first step the average equals the values; each later step makes it ema * average +
+  /// (1 - ema) * values. Before the first step nothing is exchanged, unless BeginAverages() was
+  /// called.
   virtual void SwapAverages() = 0;
-  /// The averages are the values, before any step. Whoever has others puts them into state().
+  /// Before any step: sets the averages to the values. The caller may then overwrite them in
+  /// state().
   virtual void BeginAverages() = 0;
 };
 
-/// `buffers` are shared, not copied; their state starts at zero. `parameters`: all of the stage,
-/// for optimizers that see whole ones. Throws ConfigError for a type that nobody has.
+/// `buffers` are shared, not copied; their state starts at zero. `parameters`: all parameters of
+/// the stage, for rules that see whole parameters. Throws ConfigError for an unknown type.
 std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerSpec& spec, std::vector<FlatBuffer> buffers,
                                          std::span<const PlacedParameter> parameters = {});
 
-/// torch.nn.utils.clip_grad_norm_'s factor: max_norm / (norm + 1e-6) if below 1, else 1. A
-/// `max_norm` of 0 asks for no clipping.
+/// The factor of torch.nn.utils.clip_grad_norm_: max_norm / (norm + 1e-6) if that is below 1, else
+/// 1. A `max_norm` of 0 means no clipping.
 double ClipFactor(double max_norm, double norm);
 
 }  // namespace strata

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kElements = 20;
 
-/// A buffer as the reference has it: parameter i is sin(0.7 i).
+/// A buffer with the parameters of the reference: parameter i is sin(0.7 i).
 FlatBuffer Buffer() {
   FlatBuffer buffer{-1, at::zeros({kElements}), at::zeros({kElements})};
   for (int i = 0; i < kElements; ++i) {
@@ -38,7 +38,7 @@ void SetGradients(FlatBuffer& buffer, int t, float factor = 1) {
   }
 }
 
-/// With PyTorch's defaults for what is left out.
+/// The spec of an optimizer, with PyTorch's defaults for options that are not given.
 OptimizerSpec Spec(const std::string& type, Value::Map options = {}) {
   Call call = {.subject = type, .named = std::move(options)};
   return {type, Canonicalize(FindOptimizerType(type).fields, call), {}};
@@ -59,8 +59,8 @@ PlacedParameter Parameter(const FlatBuffer& buffer, const std::vector<int64_t>& 
   return parameter;
 }
 
-// Computed by torch.optim (testdata/make_optimizers.py). SGD is equal bit for bit, others within
-// rounding; Muon computes in bfloat16.
+// The reference was computed by torch.optim (testdata/make_optimizers.py). SGD is equal bit for
+// bit, the others within rounding; Muon computes in bfloat16.
 TEST(OptimizerTest, EqualsPyTorch) {
   const Value golden = ReadJson("engine/runtime/testdata/optimizers.json");
   std::set<std::string> types;
@@ -76,7 +76,7 @@ TEST(OptimizerTest, EqualsPyTorch) {
       optimizer->Step(1, 1);
     }
     for (int i = 0; i < kElements; ++i) {
-      const bool is_tail = i >= FlatParameters::kPadding;  // which buffers of stages do not have
+      const bool is_tail = i >= FlatParameters::kPadding;  // buffers of stages have no such tail
       const double rounding = type == "sgd" && !is_tail ? 0 : 3e-7;
       const double tolerance = type == "muon" ? 2e-3 : rounding;
       EXPECT_NEAR(buffer.values[i].item<float>(), parts[3].as_list()[i].as_double(), tolerance)
@@ -91,7 +91,7 @@ class OptimizerTypeTest : public testing::TestWithParam<std::string> {
   static OptimizerSpec OfType() {
     return GetParam() == "sgd" ? Sgd({{"momentum", 0.9}}) : Spec(GetParam());
   }
-  /// As a matrix, which all can update.
+  /// Makes an optimizer of the buffer as a matrix, which all types can update.
   static std::unique_ptr<Optimizer> Make(const OptimizerSpec& spec, const FlatBuffer& buffer,
                                          int rows = 4) {
     const int64_t columns = 20 / rows;
@@ -111,7 +111,7 @@ TEST_P(OptimizerTypeTest, DividesTheGradientsOnce) {
   const auto of_divided = Make(OfType(), divided);
   for (int t = 0; t < 3; ++t) {
     SetGradients(plain, t);
-    SetGradients(divided, t, 4);  // a power of two: no rounding
+    SetGradients(divided, t, 4);  // a power of two, so there is no rounding
     of_plain->Step(1, 1);
     of_divided->Step(1, 4);
     EXPECT_TRUE(divided.gradients.equal(plain.gradients));
@@ -119,7 +119,7 @@ TEST_P(OptimizerTypeTest, DividesTheGradientsOnce) {
   EXPECT_TRUE(divided.values.equal(plain.values));
 }
 
-/// Gradients near a float's end, clipped: their norm times a weight is beyond it.
+/// Clipped gradients near the largest float: the divisor is larger than a float can hold.
 TEST_P(OptimizerTypeTest, DividesByMoreThanAFloatHolds) {
   FlatBuffer plain = Buffer(), divided = Buffer();
   const auto of_plain = Make(OfType(), plain);
@@ -145,7 +145,7 @@ TEST_P(OptimizerTypeTest, PaddingStaysZero) {
   EXPECT_TRUE(buffer.values.narrow(0, 5, 27).equal(at::zeros({27})));
 }
 
-/// As many as vector loops take at once, and some more.
+/// The number of elements is not a multiple of what a vector loop handles at once.
 TEST_P(OptimizerTypeTest, HalfTypesMoveAsFloat32Nearly) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     FlatBuffer whole = Buffer(), half = Buffer();
@@ -169,7 +169,7 @@ TEST_P(OptimizerTypeTest, HalfTypesMoveAsFloat32Nearly) {
   }
 }
 
-/// Vector loops take some of the elements, and others come behind.
+/// Vector loops handle most elements; the remainder is handled by other code.
 TEST_P(OptimizerTypeTest, TheBitsOfHalfTypesDependOnNoPlace) {
   if (FindOptimizerType(GetParam()).sees != OptionTable::Sees::kElements) return;
   constexpr int kAll = 200;
@@ -181,7 +181,7 @@ TEST_P(OptimizerTypeTest, TheBitsOfHalfTypesDependOnNoPlace) {
   const at::Tensor values = at::arange(kAll).mul(0.7).sin();
   const at::Tensor gradients = at::arange(kAll).mul(0.3).cos().add(1.5);
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    const auto run = [&](int64_t from, int64_t count) {  // the values, and all moments
+    const auto run = [&](int64_t from, int64_t count) {  // the values and all moments
       const auto part = [&](const at::Tensor& all) { return all.narrow(0, from, count).to(type); };
       const FlatBuffer buffer{-1, part(values), part(gradients)};
       const auto optimizer = MakeOptimizer(spec, {buffer});
@@ -203,7 +203,7 @@ TEST_P(OptimizerTypeTest, TheBitsOfHalfTypesDependOnNoPlace) {
 
 TEST_P(OptimizerTypeTest, TheFactorMultipliesTheRate) {
   FlatBuffer a = Buffer(), b = Buffer();
-  if (GetParam() == "adafactor") return;  // lr is a limit of it
+  if (GetParam() == "adafactor") return;  // its lr is only an upper limit
   OptimizerSpec half = OfType();
   half.options.Set("lr", half.options["lr"].as_double() / 2);
   const auto of_a = Make(OfType(), a);
@@ -242,7 +242,7 @@ TEST_P(OptimizerTypeTest, GoesOnFromItsState) {
   EXPECT_TRUE(resumed.values.equal(straight.values));
 }
 
-/// As in torch.optim, where a parameter that gets its first gradient later has its own step.
+/// As in torch.optim, where every parameter counts its own steps from its first gradient.
 TEST_P(OptimizerTypeTest, AParameterThatBeginsLaterCountsItsOwnSteps) {
   constexpr int64_t kEach = 32;
   const auto buffer_of = [](int64_t count) {
@@ -306,7 +306,7 @@ std::vector<std::string> AllTypes() {
 INSTANTIATE_TEST_SUITE_P(All, OptimizerTypeTest, testing::ValuesIn(AllTypes()),
                          [](const auto& info) { return info.param; });
 
-/// Rules of elements run on pieces: their bounds change no bits, nor do those of a buffer.
+/// Elementwise rules run on pieces. Neither the bounds of pieces nor those of buffers change bits.
 TEST(OptimizerPieces, AreAsTheWhole) {
   const auto run = [](int64_t from, int64_t count) {
     FlatBuffer buffer{-1, at::zeros({40000}), at::zeros({40000})};
@@ -343,7 +343,8 @@ TEST(Averages, AreTheValuesAtFirstAndThenFollow) {
   EXPECT_TRUE(buffer.values.equal(values));
 }
 
-/// A thousandth of the way is less than bf16 tells. Evaluations see them rounded, and change none.
+/// A step of a thousandth is less than bf16 can represent. Evaluations use rounded averages, but do
+/// not change the averages.
 TEST(Averages, OfBf16AreInFloat32) {
   OptimizerSpec spec = Sgd({});
   spec.ema = 0.999;
@@ -368,7 +369,7 @@ TEST(Averages, OfBf16AreInFloat32) {
   EXPECT_TRUE(average.allclose(expected, 1e-6, 1e-7));
 }
 
-/// It is no copy where parameters have the type in which Muon computes.
+/// With bf16 parameters the conversion to Muon's compute type makes no copy.
 TEST(Muon, KeepsTheMomentumInBf16) {
   FlatBuffer buffer = Buffer();
   buffer.values = buffer.values.to(at::kBFloat16);

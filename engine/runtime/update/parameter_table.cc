@@ -1,4 +1,5 @@
-// Ranks tell each other of their parameters as JSON lists, ordered by layer.
+// Ranks exchange entries about their parameters as JSON lists, which are merged in the order of
+// layers.
 #include "engine/runtime/update/parameter_table.h"
 
 #include <algorithm>
@@ -17,8 +18,8 @@
 namespace strata {
 namespace {
 
-/// Gathers lists of {layer, ...} entries from all ranks, in the order of layers. A rank's entries
-/// of one layer stay in their order.
+/// Gathers lists of {layer, ...} entries from all ranks and sorts them by layer. The entries of one
+/// layer keep their order within a rank.
 Value::List GatherByLayer(Value::List entries, Transport& transport) {
   Value::List all;
   for (const std::string& text : transport.Gather(Value(std::move(entries)).ToJson())) {
@@ -29,7 +30,7 @@ Value::List GatherByLayer(Value::List entries, Transport& transport) {
   return all;
 }
 
-/// A number that is perhaps not a number, through JSON.
+/// The bits of a number, because JSON cannot represent NaN.
 int64_t Bits(double number) { return std::bit_cast<int64_t>(number); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Builds the stages and passes on to their reducers and optimizers, stage by stage.
+// Builds the stages of a rank and forwards calls to their reducers and optimizers, stage by stage.
 #include "engine/runtime/update/rank_stages.h"
 
 #include <ATen/ops/empty_like.h>
@@ -21,7 +21,7 @@ namespace {
 const Doing kStart = {-1, kStartAction};
 const Doing kAverages = {-1, "SWAP_AVERAGES"};
 
-/// Calls function(buffer) for the buffers of all layers of all stages, in their order.
+/// Calls function(buffer) for the buffers of all layers of all stages, in order.
 template <class Function>
 void ForEachBuffer(const std::vector<OwnStage>& stages, const Function& function) {
   for (const OwnStage& own : stages) {
@@ -31,14 +31,15 @@ void ForEachBuffer(const std::vector<OwnStage>& stages, const Function& function
   }
 }
 
-/// Layers in parts (parts.h) have their parameters one behind the other, the whole in PyTorch's
-/// order: the order of sums, and of lists that are compared, is that of whole layers.
+/// Reorders the parameters of layers that are split into parts (parts.h). Parts list their
+/// parameters part by part, whole layers in PyTorch's order. Sums, and lists that are compared,
+/// must have the order of whole layers.
 void OrderByWholeLayers(const std::vector<LayerSpec>& layers,
                         std::vector<PlacedParameter>& parameters) {
   if (!HasParts(layers)) return;
   const std::vector<LayerSpec> whole = InWhole(layers);
   std::vector<std::vector<ParameterSpec>> declared;
-  size_t most = 0;  // parameters of a layer
+  size_t most = 0;  // most parameters in one layer
   for (const LayerSpec& layer : whole) {
     declared.push_back(ParametersOf(layer));
     most = std::max(most, declared.back().size());
@@ -144,7 +145,7 @@ GradientSquares RankStages::SquaresOf(const OwnStage& own) const {
   return GradientSquares(parts);
 }
 
-/// All ranks call a collective next.
+/// Gathers the gradients of all stages. The caller must call a collective of all ranks next.
 void RankStages::GatherGradients() {
   for (const OwnStage& own : own_) own.reducer->GatherGradients(context_.progress);
   context_.progress.WaitForAll();

@@ -1,4 +1,4 @@
-// RankStages: the stages of a rank, and what becomes of their gradients and parameters in a step.
+// RankStages: the stages of a rank, and the handling of their gradients and parameters in a step.
 #pragma once
 
 #include <cstdint>
@@ -19,65 +19,66 @@
 
 namespace strata {
 
-/// A stage of this rank, with what updates it.
+/// A stage of this rank with its reducer and its optimizer.
 struct OwnStage {
   std::unique_ptr<Stage> stage;
   std::unique_ptr<GradientReducer> reducer;
   std::unique_ptr<Optimizer> optimizer;
-  size_t first_parameter = 0;  ///< among this rank's
+  size_t first_parameter = 0;  ///< index among all parameters of this rank
   GradientSquares squares = {};
 };
 
-/// In a step: OnGradients() for each stage, as its gradients are there; then FinishGradients(), and
-/// Update() unless something is not finite. `squares` are those of Totals; `fetch` brings
-/// an accelerator's.
+/// Order of calls in a step: OnGradients() for each stage, when its gradients are complete; then
+/// FinishGradients(); then Update(), unless something is not finite. `squares` are those of Totals;
+/// `fetch` fetches them from an accelerator.
 class RankStages {
  public:
-  /// Collective: builds the layers. The context must outlive this object.
+  /// Collective: builds the layers. `context` must outlive this object.
   explicit RankStages(const RankContext& context);
 
-  /// Collective: drops the stages and builds those that the plan has by now. They have initial
-  /// values, and their optimizers have done no step.
+  /// Collective: drops the stages and builds those of the current plan, with initial values and
+  /// with optimizers that have made no step.
   void Rebuild(const Doing& doing);
 
-  /// In ascending order.
+  /// In ascending order of stages.
   const std::vector<OwnStage>& own() const { return own_; }
-  /// Null where a stage is on another rank.
+  /// Indexed by stage number; null if the stage is on another rank.
   std::vector<Stage*> by_number() const;
-  /// The job's last stage; null where it is on another rank.
+  /// The job's last stage; null if it is on another rank.
   const Stage* last() const;
   const ParameterTable& parameters() const { return *parameters_; }
   TieTable& ties() { return *ties_; }
-  /// Of the job; the same on all ranks.
+  /// The state of the dynamic loss scale; the same on all ranks.
   LossScale& loss_scale() { return loss_scale_; }
-  /// Likewise.
+  /// The state of the job's monitors; the same on all ranks.
   Monitors& monitors() { return monitors_; }
 
-  /// Whether sums over the replicas begin while the backward goes on. They run on an accelerator's
-  /// stream; on the CPU they would take its cores. Of several stages the pieces' order could differ
-  /// between replicas, which may have fewer micro-batches.
+  /// True if sums over the replicas start while the backward is still running. Only on
+  /// accelerators, where they run on a stream of their own; on the CPU they would take its cores.
+  /// Only with one stage per rank: with several, replicas with fewer micro-batches might start the
+  /// pieces in another order.
   bool sums_early() const { return replicas_ && !context_.device.is_cpu() && own_.size() == 1; }
-  /// In the last backward: the gradients of layers from `layer` on are complete.
+  /// Called in the last backward: the gradients of layers from `layer` on are complete.
   void OnPassed(Stage& stage, int layer);
-  /// REDUCE_GRAD: starts the sum of the stage's gradients over the replicas. Without replicas takes
-  /// their squares.
+  /// REDUCE_GRAD: starts to sum the stage's gradients over the replicas. Without replicas, computes
+  /// their squares instead.
   void OnGradients(Stage& stage, std::span<double> squares, HostFetch& fetch);
-  /// Waits for the sums and takes the squares of what this replica looks after. Each parameter is
-  /// counted once, by one rank or by several. `averages_state`: makes statistics of layers the mean
-  /// over the replicas.
+  /// Waits for the sums and computes the squares of this replica's shares. Each parameter is
+  /// counted exactly once in all. Makes statistics of layers the mean over the replicas.
   void FinishGradients(std::span<double> squares, HostFetch& fetch);
-  /// Collective: the digests of all gradients of the model.
+  /// Collective: digests of all gradients of the model.
   std::vector<TensorDigest> GradientDigests();
-  /// Collective: ParameterTable::Histograms().
+  /// Collective. Like ParameterTable::Histograms().
   Value GradientHistograms(double divisor);
-  /// Collective: ParameterTable::Copy().
+  /// Collective. Like ParameterTable::Copy().
   at::Tensor CopyTensor(const std::string& path, ParameterTable::What what);
-  /// Runs the optimizers, as Optimizer::Step().
+  /// Runs the optimizers. Arguments as for Optimizer::Step().
   void Update(double lr_factor, double divisor);
   /// With job.ema: exchanges all parameters with their averages. Collective over the replicas.
   void SwapAverages();
 
-  /// Copies the statistics of layers (BatchNorm's), to be taken back where a step does not count.
+  /// Copies the statistics of layers (BatchNorm's), so that RestoreState() can undo a step that is
+  /// skipped.
   void KeepState();
   void RestoreState();
   bool has_finite_weights() const;
@@ -87,13 +88,13 @@ class RankStages {
   GradientSquares SquaresOf(const OwnStage& own) const;
 
   const RankContext& context_;
-  Group* const replicas_;  // null for one replica
+  Group* const replicas_;  // null if there is one replica
   std::vector<OwnStage> own_;
   std::optional<ParameterTable> parameters_;
   std::optional<TieTable> ties_;
   LossScale loss_scale_;
   Monitors monitors_;
-  std::vector<at::Tensor> kept_state_;  // of layers, as KeepState() found it
+  std::vector<at::Tensor> kept_state_;  // copies of the layers' buffers, made by KeepState()
 };
 
 }  // namespace strata

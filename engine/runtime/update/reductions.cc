@@ -1,4 +1,7 @@
-// Sums in 16 lanes, with equal bits on every machine.
+// Sums of squares with equal bits on every machine. On the CPU value i is added to partial sum i
+// mod 16 (a lane), and the 16 partial sums are added in order at the end; the compiler may
+// vectorise this without changing any sum. On accelerators, neighbouring chunks are squared and
+// summed together by two kernels (segment_reduce).
 #include "engine/runtime/update/reductions.h"
 
 #include <ATen/Parallel.h>
@@ -25,8 +28,9 @@ constexpr int kLanes = 16;
 
 using Lanes = std::array<double, kLanes>;
 
-/// Adds the square of value i to lane i mod 16. `count` is a multiple of 16. Whether the
-/// compiler fuses the two operations does not matter: the square of a float is exact in double.
+/// Adds the square of value i to lane i mod 16. `count` is a multiple of 16. The result does not
+/// depend on whether the compiler fuses multiplication and addition, because the square of a float
+/// is exact in double.
 STRATA_WIDEST void AddSquares(const float* values, int64_t count, Lanes& lanes) {
   Lanes sums = lanes;
   for (int64_t i = 0; i < count; i += kLanes) {
@@ -47,12 +51,12 @@ double SumOfSquares(const float* values, int64_t count) {
   return sum;
 }
 
-/// Whether the processor adds the squares up in lanes.
+/// True if the squares are summed in lanes on the CPU.
 bool IsInLanes(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() != at::kDouble;
 }
 
-/// Finds the runs of chunks, which are given in their order.
+/// Joins chunks, given in the order of memory, to runs.
 class RunBuilder {
  public:
   using Run = GradientSquares::Run;
@@ -75,7 +79,7 @@ class RunBuilder {
   }
 
  private:
-  /// Whether the chunk begins where the last one ends, or behind its padding.
+  /// True if the chunk begins where the last one ends, or after its padding.
   bool GoesOn(const at::Tensor& chunk) const {
     if (!last_.defined() || !chunk.is_alias_of(last_) || chunk.dtype() != last_.dtype()) {
       return false;
@@ -98,13 +102,13 @@ class RunBuilder {
   }
 
   std::vector<Run> runs_;
-  at::Tensor last_;              // chunk of the run that grows
-  int64_t begin_ = 0;            // of the run, in its memory
-  std::vector<int64_t> bounds_;  // of its segments
+  at::Tensor last_;              // the last chunk of the current run
+  int64_t begin_ = 0;            // where the run begins in its storage
+  std::vector<int64_t> bounds_;  // of the run's segments
   std::vector<int64_t> places_;
 };
 
-/// CUDA's kernels add in a tree, for which float32 is enough.
+/// CUDA's kernels add in a tree, for which float32 is precise enough.
 at::ScalarType TypeOfSquares(const at::Tensor& tensor) {
   const bool adds_well = tensor.is_cuda() && tensor.scalar_type() != at::kDouble;
   return adds_well ? at::kFloat : at::kDouble;

@@ -17,7 +17,7 @@ TEST(SumOfSquaresTest, IsExactToDouble) {
     const double expected = values.to(at::kDouble).square().sum().item<double>();
     EXPECT_NEAR(SumOfSquares(values), expected, 1e-12 * expected) << count;
   }
-  // In fp32 the sum would stop to grow at 2^24.
+  // In fp32 the sum would stop growing at 2^24.
   EXPECT_EQ(SumOfSquares(at::full({20'000'000}, 1.0f)), 2e7);
 }
 
@@ -31,7 +31,8 @@ TEST(SumOfSquaresTest, BitsDoNotDependOnThreads) {
   EXPECT_EQ(one, three);
 }
 
-TEST(SumOfSquaresTest, AddsInSixteenLanes) {  // whatever the processor: saves rest on the bits
+// On every processor, because saves rely on the bits.
+TEST(SumOfSquaresTest, AddsInSixteenLanes) {
   const at::Tensor values = Waves(37);
   const float* v = values.const_data_ptr<float>();
   const auto square = [&](int i) { return static_cast<double>(v[i]) * v[i]; };
@@ -53,8 +54,8 @@ TEST(ChunkSquaresTest, PartsOfATensorHaveTheBitsOfTheWhole) {
   }
 }
 
-/// Three gradients of a buffer with padding behind the first, one too far away for it, and one that
-/// would be next, but in other memory.
+/// Three gradients of a buffer, with padding after the first; one that is too far away to join
+/// them; and one in other memory.
 std::vector<GradientSquares::Part> Parts(const at::Tensor& buffer, const at::Tensor& other) {
   return {{buffer.narrow(0, 0, 20), 7},
           {buffer.narrow(0, 32, kSquareChunk + 16), 3},
@@ -64,7 +65,8 @@ std::vector<GradientSquares::Part> Parts(const at::Tensor& buffer, const at::Ten
 }
 
 TEST(GradientSquaresTest, EachChunkHasItsPlaceWhereverItLies) {
-  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {  // the second as an accelerator's
+  // The second type as on an accelerator.
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const at::Tensor buffer = Waves(3 * kSquareChunk).to(type), other = buffer.mul(2);
     std::vector<double> squares(9, -1);
     HostFetch fetch;
@@ -92,7 +94,8 @@ TEST(GradientSquaresTest, WhatLiesOneBehindTheOtherIsSummedAtOnce) {
   EXPECT_EQ(of.runs()[0].elements.numel(), 32 + kSquareChunk + 32);
   EXPECT_EQ(of.runs()[0].places,
             (std::vector<int64_t>{7, GradientSquares::Run::kPadding, 3, 4, 1}));
-  EXPECT_EQ(GradientSquares({{buffer.to(at::kFloat), 0}}).runs().size(), 0u);  // in lanes
+  // Summed in lanes instead.
+  EXPECT_EQ(GradientSquares({{buffer.to(at::kFloat), 0}}).runs().size(), 0u);
 }
 
 TEST(GradientSquaresTest, LargeBuffersAreSummedInSeveralRuns) {

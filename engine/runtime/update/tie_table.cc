@@ -1,4 +1,5 @@
-// Who uses a tie is known from the plan; gradients are gathered, then added in order.
+// The plan tells which ranks use a tie. Every holder gathers the gradients of all uses and adds
+// them in order, so all holders compute the same sum; for u uses each receives u gradients.
 #include "engine/runtime/update/tie_table.h"
 
 #include <ATen/ops/cat.h>
@@ -16,10 +17,10 @@
 namespace strata {
 namespace {
 
-/// Whether several layers train the tie's tensors.
+/// True if several layers train the tie's tensors.
 bool IsTrained(const TiePlan& tie) { return !tie.frozen && tie.layers.size() >= 2; }
 
-/// Whether a stage of this rank uses the tie.
+/// True if a stage of this rank uses the tie.
 bool IsHere(const TiePlan& tie, const std::vector<Stage*>& stages) {
   return std::ranges::any_of(tie.stages, [&](int stage) { return stages[stage] != nullptr; });
 }
@@ -88,8 +89,8 @@ void TieTable::Reduce(Progress& progress) {
   progress.Compute();
 }
 
-/// Everybody gathers the gradients of all uses and adds them in the same order, in place: a tied
-/// table of words is the largest tensor of many models.
+/// Gathers the gradients of all uses and adds them in order. The sum is made in place, because a
+/// tied table of words is the largest tensor of many models.
 at::Tensor TieTable::Sum(const Shared& shared) {
   std::vector<at::Tensor> own;
   for (const at::Tensor& use : shared.uses) own.push_back(use.view(-1));
@@ -108,15 +109,16 @@ std::vector<at::Tensor> TieTable::Gather(const Shared& shared, const std::vector
   const at::Tensor all = at::empty({bounds.back()}, mine.options());
   Gather(shared, mine, all, bounds);
   std::vector<at::Tensor> uses;
-  for (const int place : shared.places) {  // in `bounds`: where its next use begins
+  // bounds[place]: where the next use of that holder begins.
+  for (const int place : shared.places) {
     uses.push_back(all.narrow(0, bounds[place], elements));
     bounds[place] += elements;
   }
   return uses;
 }
 
-/// Once layers have moved, other ranks may hold the tie than those of whom a group was opened. They
-/// exchange messages then, pair by pair, in an order in which nobody waits in a circle.
+/// After layers have moved, the holders may be other ranks than those for which a group was opened.
+/// Then they exchange messages pair by pair, in an order that cannot deadlock.
 void TieTable::Gather(const Shared& shared, const at::Tensor& mine, const at::Tensor& all,
                       const std::vector<int64_t>& bounds) {
   Group& group = *shared.group;
@@ -145,8 +147,8 @@ void TieTable::Gather(const Shared& shared, const at::Tensor& mine, const at::Te
   }
 }
 
-/// The digests of this rank's copies of each shared tensor: one, unless they differ. All ranks tell
-/// all others, over the host.
+/// Compares digests of the copies of each shared tensor. A rank sends one digest per tensor, or
+/// several if its own copies differ. All ranks exchange them over the host.
 void TieTable::Check(Progress& progress) const {
   if (!has_ties_) return;
   std::string own;

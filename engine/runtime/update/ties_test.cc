@@ -1,4 +1,4 @@
-// Layers that share parameters: on one stage, on several, with replicas.
+// Layers that share parameters, on one stage, on several, and with replicas.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ LayerSpec Tied(LayerSpec layer, const std::string& key,
   return layer;
 }
 
-/// tied_lm of parity.json.
+/// The model tied_lm of parity.json.
 std::vector<LayerSpec> TiedLm() {
   std::vector<LayerSpec> layers = {Tied(Make("Embedding", {64, 16}), "embed")};
   for (int block = 0; block < 3; ++block) {
@@ -119,7 +119,7 @@ TEST(TiesTest, TheGoldenRunIsMetWithTheSameBitsOnAnyNumberOfStages) {
   }
 }
 
-/// Two keys over four uses, one with two tensors, which cross each other and meet on stages.
+/// Two keys with four uses, one key with two tensors. They cross each other and meet on stages.
 std::vector<LayerSpec> Crossing() {
   const LayerSpec square = Make("Linear", {16, 16});
   return {Make("Embedding", {64, 16}),
@@ -144,7 +144,7 @@ TEST(TiesTest, SeveralKeysTensorsAndUses) {
   }
 }
 
-// Left alone, the two types of layers begin with other values.
+// Without ties the two types of layers would have different initial values.
 TEST(TiesTest, EveryUseBeginsWithTheValuesOfTheFirst) {
   const std::vector<LayerSpec> layers = {
       Tied(Make("Embedding", {64, 16}), "embed"), Make("Tanh"),

@@ -1,4 +1,5 @@
-// The formulas are those of torch.optim's single-tensor functions, operator by operator.
+// The formulas are those of torch.optim's single-tensor functions, operator by operator, so that
+// results agree with PyTorch's.
 #include "engine/runtime/update/update_rules.h"
 
 #include <ATen/Parallel.h>
@@ -31,9 +32,9 @@ T Scalar(double value, const T& like) {
   return at::full({}, value, at::dtype(at::kFloat).device(like.device()));
 }
 
-// ---- Fused kernels, which divide by what they call grad_scale ----
+// ---- Fused kernels, which divide by an argument that they call grad_scale ----
 
-/// Adam and AdamW differ in what weight decay is added to.
+/// Adam and AdamW differ in whether weight decay is added to the gradient or applied to the values.
 Rule Adam(const Value& o, bool decoupled) {
   return [=, beta1 = Beta(o, 0), beta2 = Beta(o, 1), eps = Number(o, "eps"),
           decay = Number(o, "weight_decay"), amsgrad = o["amsgrad"].as_bool(),
@@ -51,20 +52,21 @@ Rule Adam(const Value& o, bool decoupled) {
   };
 }
 
-// ---- Rules of elements ----
+// ---- Elementwise rules ----
 
-/// A piece of the parameters, with the gradient that goes down, and the moments.
+/// A piece of the parameters with its gradient (divided, negated to maximize) and its moments.
 struct Piece {
   T p, g;
   std::vector<T> m;
 };
 using OnPiece = std::function<void(Piece&)>;
-/// What a step does to each piece, for the step's numbers.
+/// Given the numbers of a step, returns what the step does to each piece.
 using OnStep = std::function<OnPiece(const UpdateStep&)>;
 
-/// Pieces on the CPU are small, and one thread works on each. Operators of one element give the
-/// same bits wherever it lies, but for add() (AddScaled). So the bits depend neither on threads nor
-/// on the piece, nor on the plan.
+/// Pieces on the CPU are small, so that temporaries stay in the cache, and each is processed by one
+/// thread. Elementwise operators give an element the same bits wherever it is in memory, except
+/// add() (see AddScaled). So the bits depend neither on the number of threads nor on the pieces or
+/// the plan.
 constexpr int64_t kPieceOnCpu = 1 << 14;
 constexpr int64_t kPieceOnDevice = 1 << 26;
 
@@ -96,7 +98,8 @@ Rule Elementwise(const Value& options, OnStep on_step) {
           const Updated& u, const UpdateStep& now) { ForPieces(u, now, maximize, on_step(now)); };
 }
 
-/// ATen's add() rounds half types on the CPU otherwise behind its vector loop than in it.
+/// ATen's add() on the CPU rounds half types differently inside its vector loop and in the
+/// remainder after it.
 bool RoundsByPlace(const T& x) { return x.is_cpu() && at::isReducedFloatingType(x.scalar_type()); }
 
 /// to += factor * x
@@ -110,12 +113,13 @@ T SumScaled(const T& a, const T& x, double factor) {
   return RoundsByPlace(a) ? AddScaled(a.clone(), x, factor) : a.add(x, factor);
 }
 
-/// Weight decay as a part of the gradient.
+/// Adds weight decay to the gradient.
 void AddDecay(Piece& x, double decay) {
   if (decay != 0) x.g = SumScaled(x.g, x.p, decay);
 }
 
-/// LibTorch 2.11's fused kernel leaves half types on the CPU as they are, but for the last few.
+/// LibTorch 2.11's fused SGD kernel on the CPU leaves most elements of half types unchanged, so
+/// these types use the rule in ATen's operators.
 Rule Sgd(const Value& o) {
   const double momentum = Number(o, "momentum"), dampening = Number(o, "dampening"),
                decay = Number(o, "weight_decay");
@@ -139,7 +143,7 @@ Rule Sgd(const Value& o) {
   };
 }
 
-/// `own`: taken off the parameter instead.
+/// Applies weight decay. `own`: to the parameter (decoupled) instead of the gradient.
 void Decay(Piece& x, double decay, bool own, double lr) {
   if (own && decay != 0) {
     x.p.mul_(1 - lr * decay);
@@ -148,7 +152,7 @@ void Decay(Piece& x, double decay, bool own, double lr) {
   }
 }
 
-/// The running averages of Adam's family: of the gradient and of its square.
+/// Updates the running averages of Adam's family: of the gradient and of its square.
 void Average(const Piece& x, double beta1, double beta2) {
   x.m[0].lerp_(x.g, 1 - beta1);
   x.m[1].mul_(beta2).addcmul_(x.g, x.g, 1 - beta2);
@@ -215,7 +219,7 @@ Rule NAdam(const Value& o) {
   const auto momentum = [=](int64_t step) {
     return beta1 * (1 - 0.5 * std::pow(0.96, static_cast<double>(step) * slow));
   };
-  // The product of all steps' momentums so far, and of how many. PyTorch's is a float, too.
+  // `product`: the product of the momentums of `steps` steps. It is a float in PyTorch as well.
   return Elementwise(o, [=, product = 1.0F, steps = int64_t{0}](const UpdateStep& now) mutable {
     if (steps >= now.step) product = 1, steps = 0;
     while (steps < now.step) product *= static_cast<float>(momentum(++steps));
@@ -271,7 +275,7 @@ Rule Adamax(const Value& o) {
   });
 }
 
-/// Chen et al., arXiv:2302.06675.
+/// Lion: Chen et al., arXiv:2302.06675.
 Rule Lion(const Value& o) {
   const double beta1 = Beta(o, 0), beta2 = Beta(o, 1), decay = Number(o, "weight_decay");
   return Elementwise(o, [=](const UpdateStep& now) {

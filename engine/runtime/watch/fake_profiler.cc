@@ -1,5 +1,6 @@
-// A profiler for tests: a library that NVTX loads by $NVTX_INJECTION64_PATH, which appends to the
-// file $FAKE_PROFILER_LOG a line "> name" for each range that begins and "<" for each that ends.
+// A profiler for tests: a library that NVTX loads because $NVTX_INJECTION64_PATH names it. It
+// appends to the file $FAKE_PROFILER_LOG a line "> name" for each range that begins and "<" for
+// each that ends.
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
 

@@ -1,4 +1,4 @@
-// $STRATA_FAULT, read and obeyed.
+// Parses $STRATA_FAULT and sends the signal.
 #include "engine/runtime/watch/fault.h"
 
 #include <signal.h>

@@ -45,7 +45,7 @@ TEST(FaultTest, StrikesWhereTheRankBeginsWithTheAction) {
   EXPECT_EXIT(progress.Start(&there), testing::KilledBySignal(SIGKILL), "");
 }
 
-// Ranks leave SIGTERM to the launcher.
+// Ranks ignore SIGTERM and leave it to the launcher.
 TEST(FaultTest, StrikesWithASignalThatIsIgnored) {
   EXPECT_EXIT(
       {

@@ -1,5 +1,5 @@
-// Rings are written without locks. A reader takes a slot only if it has the same number before and
-// after.
+// Rings are written without locks. A slot has the number of its event, which is 0 while the slot is
+// being written. A reader uses a slot only if it sees the same number before and after reading it.
 #include "engine/runtime/watch/flight.h"
 
 #include <sys/mman.h>
@@ -52,7 +52,8 @@ FlightRing::Slot* FlightRing::Open() {
 }
 
 void FlightRing::Start(std::string_view what, int stage) {
-  const bool again = open_ > 0 && what.data() == open_what_;  // a row's first action begins the row
+  // The first action of a row also begins the row.
+  const bool again = open_ > 0 && what.data() == open_what_;
   if (again) return;
   if (open_ > 0) End();
   waits_since_ = 0;
@@ -122,7 +123,7 @@ std::string FlightRing::Stack() const {
 
 namespace {
 
-/// `fd`: -1 for memory of this process alone.
+/// Maps memory for rings. `fd`: -1 for memory of this process alone.
 std::span<FlightRing> MapRings(int fd, size_t bytes) {
   const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
@@ -136,7 +137,7 @@ FlightMemory FlightMemory::Make(int ranks) {
   Fd fd(::memfd_create("strata flight", MFD_CLOEXEC));
   const auto size = static_cast<off_t>(sizeof(FlightRing) * static_cast<size_t>(ranks));
   if (!fd.is_open()) ThrowErrno("no memory for the actions");
-  // A limit of files' sizes (ulimit -f) holds for this memory, too.
+  // A limit on the size of files (ulimit -f) applies to this memory as well.
   const bool is_shared = ::ftruncate(fd.get(), size) == 0;
   if (!is_shared && errno != EFBIG) ThrowErrno("no memory for the actions");
   static std::once_flag told;
@@ -197,7 +198,7 @@ bool IsFlightRecord(std::string_view text) {
 
 namespace {
 
-/// "waited 1.2 ms for rank 1", "64.0 KiB", "goes on".
+/// Notes on an event: "waited 1.2 ms for rank 1", "64.0 KiB", "goes on".
 std::string Notes(const Value& event) {
   std::vector<std::string> notes;
   if (!event.Has("end")) notes.push_back("goes on");

@@ -1,5 +1,5 @@
 // FlightRing: the last thousand actions and collectives of a rank, in memory that its launcher
-// sees, too. So it can be read of a rank that is stopped, stuck or dead. Torch-free.
+// shares. So it can be read even if the rank is stopped, stuck or dead. Torch-free.
 #pragma once
 
 #include <array>
@@ -17,65 +17,67 @@
 
 namespace strata {
 
-/// An action or a collective. Times are nanoseconds of the machine's clock.
+/// An action or a collective. Times are nanoseconds of the machine's monotonic clock.
 struct FlightEvent {
   std::string what;
-  int stage = -1;      ///< -1: the whole rank's
-  int peer = -1;       ///< the rank that it waited for last; -1: none, or unknown
-  int64_t step = -1;   ///< -1: before the first
-  int64_t bytes = -1;  ///< of a collective; -1: an action
+  int stage = -1;      ///< -1 for the whole rank
+  int peer = -1;       ///< the rank that it waited for last; -1 if none, or unknown
+  int64_t step = -1;   ///< -1 before the first
+  int64_t bytes = -1;  ///< of a collective; -1 for an action
   int64_t start = 0;
-  int64_t waited = 0;  ///< of the time since then, for others
-  int64_t end = 0;     ///< 0: it goes on
+  int64_t waited = 0;  ///< the part of the time since `start` spent waiting for others
+  int64_t end = 0;     ///< 0 while it is in progress
 };
 
-/// Plain atomics, no pointers: another process maps the same memory. Writing costs some 20 stores
-/// and two readings of the clock an action.
+/// Consists of plain atomics without pointers, because several processes map the same memory. An
+/// action costs about 20 stores and two readings of the clock.
 class FlightRing {
  public:
-  static constexpr size_t kEvents = 1000;  ///< so many are given at most
+  static constexpr size_t kEvents = 1000;  ///< the most events that Events() returns
   static constexpr size_t kStackBytes = 8192;
 
-  /// Nanoseconds of the machine's clock: the same for all processes of one machine.
+  /// The current time: nanoseconds of a clock that all processes of one machine share.
   static int64_t Now() {
     return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  // For the rank's thread. Start [Wait Go]* End for every action; one that fails has no End.
+  // For the rank's thread. Order of calls for an action: Start [Wait Go]* End; a failed action has
+  // no End.
   void set_step(int64_t step) { step_.store(step, std::memory_order_relaxed); }
   void Start(std::string_view what, int stage);
   void Wait(int peer);
   void Go();
   void End();
-  /// Nanoseconds that all actions waited so far, of waits that are over.
+  /// Total nanoseconds that actions spent in waits that have ended.
   int64_t waited() const { return all_waited_; }
 
   // For any thread of the rank's process.
-  /// A collective has ended.
+  /// Records a collective that has ended.
   void Add(std::string_view what, int64_t bytes, int64_t start, int64_t end);
-  /// Where the rank's thread is, in lines.
+  /// Stores the call stack of the rank's thread, as lines.
   void set_stack(std::string_view stack);
-  /// The watchdog spoke.
+  /// Records that the watchdog found a hang.
   void set_hung() { hung_.store(true, std::memory_order_release); }
 
-  // For anybody, at any time.
-  /// Oldest first; without what was overwritten while it was read.
+  // For any thread of any process, at any time.
+  /// Returns the events, oldest first, without those that were overwritten while being read.
   std::vector<FlightEvent> Events() const;
   std::string Stack() const;
   bool hung() const { return hung_.load(std::memory_order_acquire); }
 
  private:
   using Word = std::atomic<int64_t>;
-  using Name = std::array<int64_t, 4>;  // of at most 32 bytes
+  using Name = std::array<int64_t, 4>;  // a text of at most 32 bytes
   struct Slot {
-    std::atomic<uint64_t> number = 0;  // of its event, from 1; 0 while it is written
+    // The number of its event, from 1; 0 while the slot is being written.
+    std::atomic<uint64_t> number = 0;
     std::array<Word, 4> what = {};
     Word stage = 0, peer = 0, step = 0, bytes = 0, start = 0, waited = 0, end = 0;
   };
 
-  /// The number of a new event.
+  /// Writes a new event and returns its number.
   uint64_t Begin(std::string_view what, int stage, int64_t bytes, int64_t start, int64_t end);
-  /// Null where the action's slot belongs to a later one by now.
+  /// The slot of the current action; null if a later event has overwritten it.
   Slot* Open();
 
   std::array<Slot, 1024> slots_ = {};
@@ -84,20 +86,21 @@ class FlightRing {
   std::atomic<bool> hung_ = false;
   std::atomic<uint32_t> stack_size_ = 0;
   std::array<std::atomic<char>, kStackBytes> stack_ = {};
-  // Of the rank's thread alone.
-  uint64_t open_ = 0;                // the number of the action that runs
+  // Used by the rank's thread only.
+  uint64_t open_ = 0;                // the number of the current action; 0 if none
   const char* open_what_ = nullptr;  // its name
-  int64_t waits_since_ = 0;          // 0: it does not wait
+  int64_t waits_since_ = 0;          // 0 while it does not wait
   int64_t all_waited_ = 0;
 };
 
-/// The rings of the ranks of one process.
+/// The rings of all ranks of one process.
 class FlightMemory {
  public:
   FlightMemory() = default;
-  /// Memory without a name, which forked processes and those that get its descriptor share.
+  /// Allocates anonymous memory, shared with forked processes and with those that get its
+  /// descriptor.
   static FlightMemory Make(int ranks);
-  /// The same memory in another process. The descriptor is needed no longer then.
+  /// Maps the same memory in another process. The descriptor is not needed afterwards.
   static FlightMemory Map(const Fd& fd);
   ~FlightMemory();
   FlightMemory(FlightMemory&& other) noexcept { *this = std::move(other); }
@@ -113,15 +116,17 @@ class FlightMemory {
   std::span<FlightRing> rings_;
 };
 
-/// What a ring holds, as a rank's entry of a flight record: {rank, events, stack, hung}; times in
+/// Converts a ring to a rank's entry of a flight record: {rank, events, stack, hung}; times in
 /// seconds of the machine's clock.
 Value FlightOf(const FlightRing& ring, int rank);
 
-/// The record of a job, for a file: `ranks` as FlightOf() gives them, `now` by the same clock.
+/// Makes the flight record of a job, for a file. `ranks`: a list of FlightOf() entries; `now`: by
+/// the same clock.
 Value FlightRecord(const std::string& why, double now, const Value& ranks);
-/// Whether `text` begins as such a file does.
+/// True if `text` begins like such a file.
 bool IsFlightRecord(std::string_view text);
-/// The last `last` events of each rank in words. Throws ConfigError for what is no record.
+/// Describes the last `last` events of each rank, for people. Throws ConfigError if `record` is no
+/// flight record.
 std::string FlightText(const Value& record, int last);
 
 }  // namespace strata

@@ -52,7 +52,7 @@ TEST(FlightTest, HasActionsAndCollectivesInTheirOrder) {
   EXPECT_EQ(events[2].end, 0) << "it goes on";
 }
 
-/// Whose flight records then are of no use to the launcher, and a line says so.
+/// Then there are no flight records for the launcher, and a warning says so.
 TEST(FlightTest, ALimitOfFilesSizesEndsNothing) {
   ::testing::internal::CaptureStderr();
   const std::string trouble = ErrorOf([] {
@@ -113,7 +113,7 @@ TEST(FlightTest, ManyThreadsWriteAndOneReadsWholeEventsOnly) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// What the launcher does with a rank that was killed.
+/// This is what the launcher does with a rank that was killed.
 TEST(FlightTest, AnotherProcessReadsWhatADeadOneWrote) {
   const FlightMemory memory = FlightMemory::Make(2);
   const pid_t child = ::fork();

@@ -1,4 +1,6 @@
-// Clocks are aligned by questions and answers, traces travel as JSON.
+// Clocks are aligned by questions and answers: rank 0 notes its time, broadcasts a question,
+// gathers the other ranks' times and notes its time again. Each answer lies between the two, so the
+// midpoint is wrong by at most half their distance. Traces are sent as JSON.
 #include "engine/runtime/watch/gather_trace.h"
 
 #include <algorithm>
@@ -19,7 +21,7 @@ using schedule::TracedAction;
 
 constexpr int kRounds = 8;
 
-/// What rank 0's question and the answers say of each rank's clock.
+/// Asks once and improves the offset of each rank for which the error is smaller than before.
 void AskRound(Transport& transport, const TraceClock& clock, std::vector<ClockOffset>& best) {
   const int64_t asked = clock.now();
   transport.Broadcast("", 0);
@@ -65,7 +67,8 @@ void Shift(Trace& trace, const std::vector<ClockOffset>& offsets) {
 }  // namespace
 
 TraceClock MachineClock() {
-  // Processes of one machine read one clock, whatever they believe their host to be called.
+  // Processes of one machine read the same clock. The boot id identifies the machine, whatever its
+  // host name.
   return {.id = BootId()};
 }
 

@@ -1,4 +1,5 @@
-// What all ranks wrote down, as one trace on rank 0. Torch-free but for the transport.
+// GatherTrace(): collects the traced actions of all ranks into one trace on rank 0. Torch-free,
+// except for the transport.
 #pragma once
 
 #include <cstdint>
@@ -15,31 +16,32 @@ namespace strata {
 
 /// The clock that a rank's Tracer reads.
 struct TraceClock {
-  std::string id;  ///< equal where two ranks read the same clock
+  std::string id;  ///< equal for ranks that read the same clock
   std::function<int64_t()> now = &FlightRing::Now;
 };
 
-/// This machine's clock.
+/// The clock of this machine.
 TraceClock MachineClock();
 
-/// How a rank's clock stands against rank 0's, in seconds: what to add to it, and by how much that
-/// may be wrong at most.
+/// The difference between a rank's clock and rank 0's in seconds: `add` to the rank's times to get
+/// rank 0's; the result may be wrong by at most `error`.
 struct ClockOffset {
   double add = 0;
   double error = 0;
 };
 
-/// Collective: the offset of each rank, on rank 0. Ranks with rank 0's clock have none. To all
-/// others rank 0 says "now" and waits until all have answered with their time, which lies between;
-/// of 8 rounds the quickest one counts.
+/// Collective: computes the offset of each rank, on rank 0. Ranks that share rank 0's clock have
+/// offset 0. For the others rank 0 broadcasts a question and waits until all have answered with
+/// their time, which lies between question and answer. Of 8 rounds the one with the smallest error
+/// counts.
 std::vector<ClockOffset> AlignClocks(Transport& transport, const TraceClock& clock);
 
-/// Collective: the trace of all ranks on rank 0, from the first step that all have as a whole; an
-/// empty one on the others. Time 0 is when the first of its actions started.
+/// Collective: returns the trace of all ranks on rank 0, from the first step that all ranks have
+/// completely; an empty trace on other ranks. Time 0 is the start of the first action.
 schedule::Trace GatherTrace(const Tracer& tracer, Transport& transport, const std::string& name,
                             const TraceClock& clock = MachineClock());
 
-/// A rank's actions on their way to rank 0, as JSON; what is read has the bits of what was written.
+/// Converts a rank's actions to JSON for rank 0, and back with the same bits.
 std::string ToText(const std::vector<schedule::TracedAction>& actions);
 std::vector<schedule::TracedAction> ParseActions(std::string_view text);
 

@@ -1,4 +1,4 @@
-// NVTX's ranges, where its headers are.
+// Ranges of NVTX, if its headers are available.
 #include "engine/runtime/watch/named_range.h"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)

@@ -1,13 +1,12 @@
-// NamedRange: what a thread does, by name, for a profiler that listens (NVTX: Nsight Systems and
-// others), and for reports of the thread itself. Without a profiler it costs some stores.
-// Torch-free.
+// NamedRange: names what a thread does, for a profiler (NVTX: Nsight Systems and others) and for
+// reports of the thread itself. Without a profiler it costs a few stores. Torch-free.
 #pragma once
 
 #include <string>
 
 namespace strata {
 
-/// From its making to its end the thread is at `name`; they nest.
+/// The calling thread is in the range `name` while the object exists. Ranges nest.
 class NamedRange {
  public:
   explicit NamedRange(const char* name);
@@ -15,9 +14,9 @@ class NamedRange {
   NamedRange(const NamedRange&) = delete;
   NamedRange& operator=(const NamedRange&) = delete;
 
-  /// Where the calling thread is, from the outside inwards: "1F3, Linear 2"; "" = nowhere.
+  /// The ranges of the calling thread, outermost first: "1F3, Linear 2"; "" if there are none.
   static std::string Place();
-  /// The outermost of these: "1F3".
+  /// The outermost range of the calling thread: "1F3".
   static std::string Outermost();
 
  private:
@@ -25,7 +24,7 @@ class NamedRange {
   const NamedRange* const outer_;
 };
 
-/// Whether NVTX is compiled in: its headers come with CUDA's. Else nothing is ever named.
+/// True if NVTX, whose headers come with CUDA, is compiled in.
 bool HasNamedRanges();
 
 }  // namespace strata

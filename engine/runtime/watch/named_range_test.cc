@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::Make;
 using testing::MapOf;
 
-/// What the fake profiler heard so far.
+/// What the fake profiler has recorded so far.
 std::vector<std::string> Heard(const std::string& log) {
   std::ifstream file(log);
   std::vector<std::string> lines;
@@ -30,7 +30,7 @@ std::vector<std::string> Heard(const std::string& log) {
 TEST(NamedRange, AProfilerHearsOfActionsAndTheirLayers) {
   if (!HasNamedRanges()) GTEST_SKIP() << "this LibTorch came without CUDA's headers";
   const std::string log = ::testing::TempDir() + "/ranges.log";
-  // Before the first range of the process: then NVTX looks for a profiler.
+  // Must be set before the first range of the process, when NVTX looks for a profiler.
   ::setenv("FAKE_PROFILER_LOG", log.c_str(), 1);
   ::setenv("NVTX_INJECTION64_PATH", "engine/runtime/libfake_profiler.so", 1);
   const Job job =

@@ -1,4 +1,4 @@
-// The position in words. Another thread reads it while the rank goes on.
+// Describes the position in words. Another thread reads it while the rank continues.
 #include "engine/runtime/watch/progress.h"
 
 #include <algorithm>

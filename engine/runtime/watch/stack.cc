@@ -1,5 +1,5 @@
-// The thread is interrupted by a signal, whose handler notes the addresses. Names are found
-// outside.
+// A signal interrupts the thread; its handler stores the return addresses. Their names are looked
+// up afterwards, outside of the handler.
 #include "engine/runtime/watch/stack.h"
 
 #include <cxxabi.h>
@@ -23,12 +23,12 @@ namespace strata {
 namespace {
 
 constexpr int kMostFrames = 48;
-/// The handler, and what the kernel calls it by.
+/// The frames of the handler itself and of the kernel's trampoline.
 constexpr int kOwnFrames = 2;
 constexpr long kPatience = 200'000'000;  // nanoseconds
 
-/// One question at a time. An answer that comes too late meets the next question's semaphore at
-/// worst, whose frames it then is.
+/// The answer to a question; only one question is asked at a time. A late answer to an earlier
+/// question may be taken for the next one's; at worst a stack of the wrong thread is shown.
 struct Answer {
   std::array<void*, kMostFrames> frames;
   int count = 0;
@@ -76,7 +76,7 @@ std::string FrameText(void* frame) {
 void PrepareStacks() {
   static const bool is_ready = [] {
     std::array<void*, 1> frame;
-    ::backtrace(frame.data(), 1);  // loads what it needs, which a handler must not
+    ::backtrace(frame.data(), 1);  // loads a library, which a handler must not do
     ::sem_init(&answer.given, 0, 0);
     struct sigaction action = {};
     action.sa_handler = OnSignal;
@@ -88,10 +88,10 @@ void PrepareStacks() {
 
 std::string StackOf(int thread, std::string* script) {
   const std::lock_guard lock(asking);
-  while (::sem_trywait(&answer.given) == 0) continue;  // a late answer to an earlier question
+  while (::sem_trywait(&answer.given) == 0) continue;  // drop a late answer to an earlier question
   if (::syscall(SYS_tgkill, ::getpid(), thread, Signal()) != 0) return "";
   timespec end;
-  ::clock_gettime(CLOCK_MONOTONIC, &end);  // the other clock may jump
+  ::clock_gettime(CLOCK_MONOTONIC, &end);  // the real-time clock may jump
   end.tv_nsec += kPatience;
   end.tv_sec += end.tv_nsec / 1'000'000'000;
   end.tv_nsec %= 1'000'000'000;
@@ -119,7 +119,7 @@ std::string ScriptStack(int thread) {
 void NoteStack(const Progress& progress) {
   if (progress.thread() == 0) return;
   std::string script = ScriptStack(progress.thread());
-  std::string waits;  // of the script, for a C function
+  std::string waits;  // of the script that waits for a C function
   const std::string own = StackOf(progress.thread(), &waits);
   if (script.empty()) script = waits;
   progress.flight().set_stack(script.empty() ? own : Str("script:\n", script, "thread:\n", own));

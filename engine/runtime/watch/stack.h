@@ -1,4 +1,4 @@
-// Where a thread of this process is, for a rank's flight record. Torch-free.
+// StackOf(): the call stack of a thread of this process, for a rank's flight record. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -8,26 +8,29 @@
 
 namespace strata {
 
-/// To be called once, before StackOf() may be: takes the signal by which threads are asked.
+/// Call it once before StackOf(): installs the handler of the signal that interrupts threads.
 void PrepareStacks();
 
-/// The calls that the thread is in, the innermost first, a line each: "c10d::x() +0x12
-/// (libtorch_cpu.so)". "" when it does not answer within a moment, as a thread that sleeps in the
-/// kernel's disk or is stopped. Only what libraries export has names. `script` (may be null) gets
-/// what the thread itself knows of the script that called what runs there: NoteScript.
+/// Returns the calls of the thread, the innermost first, one per line: "c10d::x() +0x12
+/// (libtorch_cpu.so)". Returns "" if the thread does not answer within a fraction of a second,
+/// because it is stopped or sleeps in the kernel (disk). Only functions that libraries export have
+/// names. `script` (may be null) receives the position in the script that called the code which
+/// runs there, as far as the thread itself knows it (NoteScript).
 std::string StackOf(int thread, std::string* script = nullptr);
 
-/// The calls that a function of the script is in which the engine has called on this thread (0: on
-/// any), a line each; "" where none runs.
+/// Returns the calls of the script's function that the engine is running on this thread (0: on any
+/// thread), one per line; "" if none runs.
 std::string ScriptStack(int thread);
 
-/// In a handler of a signal on the thread: writes where the script is that waits for what the
-/// thread does, and gives how many bytes; 0 where none does.
+/// Called in a signal handler on the thread: writes the position of the script that waits for the
+/// thread's current work, and returns the number of bytes; 0 if there is none.
 using NoteScript = size_t (*)(char* text, size_t size);
-/// What ScriptStack() asks: scripts are known in a room above (lua/engine).
+/// Sets what ScriptStack() and StackOf() call. The implementation is in lua/engine, on which this
+/// package must not depend.
 void SetScriptStack(std::string (*stack)(int thread), NoteScript note);
 
-/// Writes the stack of the rank's thread into its flight record, and where the script is.
+/// Writes the call stack of the rank's thread and the position of the script into the rank's flight
+/// record.
 void NoteStack(const Progress& progress);
 
 }  // namespace strata

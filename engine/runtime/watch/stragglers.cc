@@ -1,3 +1,8 @@
+// Keeps the seconds of the last kWindow steps. A rank's factor is the larger of two ratios: its
+// seconds over the median of the ranks with the same work, and its slowdown since its first window
+// over the median slowdown of the other ranks (at least 1). To report a rank, the lower quartile of
+// its seconds is compared with the upper quartiles of the others; the factor that is reported
+// compares medians. The cost per step is quadratic in the number of ranks.
 #include "engine/runtime/watch/stragglers.h"
 
 #include <algorithm>
@@ -8,7 +13,7 @@
 namespace strata {
 namespace {
 
-constexpr double kMedian = 0.5;  // the quantile: of two values the lower one
+constexpr double kMedian = 0.5;  // a quantile: of two values it takes the lower
 
 }  // namespace
 

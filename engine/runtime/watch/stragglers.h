@@ -1,5 +1,5 @@
-// Stragglers: which ranks are slower than the others, from the seconds that each computes. Decides
-// from numbers alone, without a clock. Torch-free.
+// Stragglers: finds ranks that are slower than the others, from the seconds that each rank computes
+// per step. A pure function of these numbers, without a clock. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -11,38 +11,41 @@ namespace strata {
 
 struct Straggler {
   int rank = 0;
-  double factor = 1;  ///< so many times what it would take as fast as the others
+  /// Its time, divided by the time it would take at the speed of the others.
+  double factor = 1;
   bool operator==(const Straggler&) const = default;
 };
 
-/// A rank's pace is its seconds against those of ranks that do the same work; without such ranks,
-/// against its own first steps, and that against the others' paces: what slows all of them down is
-/// no straggler's. Of the last 10 steps its faster ones decide against the others' slower ones, so
-/// that neither single slow steps nor a busy machine names anybody; its factor is that of medians.
+/// A rank is compared with the ranks that do the same work. It is also compared with its own first
+/// steps, relative to how the other ranks have changed since theirs, so that what slows all of them
+/// down is not blamed on one. The larger factor counts. Within the last 10 steps, the rank's fast
+/// steps (lower quartile) are compared with the others' slow ones (upper quartile), so that neither
+/// single slow steps nor a busy machine cause a report; the reported factor compares medians.
 class Stragglers {
  public:
-  static constexpr size_t kWindow = 10;          ///< steps that are looked at
-  static constexpr double kSlow = 1.5;           ///< a factor from which a rank is named
-  static constexpr double kLeastSeconds = 1e-3;  ///< shorter steps are noise
+  static constexpr size_t kWindow = 10;          ///< number of steps that are compared
+  static constexpr double kSlow = 1.5;           ///< factor from which a rank is reported
+  static constexpr double kLeastSeconds = 1e-3;  ///< ranks with shorter steps are not reported
 
-  /// `work`: of each rank, a number that is equal for ranks that do the same work (stage and part).
+  /// `work`: for each rank a number, equal for ranks that do the same work (stage and part of the
+  /// model axis).
   explicit Stragglers(std::vector<int> work) : work_(std::move(work)) {}
 
-  /// After each step: the seconds that each rank computed. Gives those who have become slow with
-  /// this step, or half as slow again as they were when they were named. Whoever was fast for a
-  /// whole window may be named again.
+  /// Call it after each step with the seconds that each rank computed. Returns the ranks that have
+  /// become slow with this step, or whose factor has grown by half since they were reported. A rank
+  /// that is no longer slow may be reported again later.
   std::vector<Straggler> Add(const std::vector<double>& busy);
 
-  /// Layers have moved: ranks do other work from now on, and begin anew.
+  /// Forgets all steps, because layers have moved and the ranks do other work from now on.
   void Forget();
 
-  /// The newest factor of each rank; 1 while it is not known.
+  /// The latest factor of each rank; 1 while unknown.
   const std::vector<double>& factors() const { return factors_; }
 
  private:
-  /// Of each rank's last steps: the seconds below which that share of them lies.
+  /// For each rank: the quantile `share` of its seconds in the last steps.
   std::vector<double> OfSteps(double share) const;
-  /// Of a rank that takes so many seconds, where the others take those.
+  /// The factor of a rank that takes `seconds` while the other ranks take `others`.
   double Factor(size_t rank, double seconds, const std::vector<double>& others) const;
 
   const std::vector<int> work_;
@@ -50,7 +53,7 @@ class Stragglers {
   int64_t count_ = 0;
   std::vector<double> first_;  // medians of the first window
   std::vector<double> factors_;
-  std::vector<double> told_;  // of each rank: the factor at which it was named; 0 = it is not
+  std::vector<double> told_;  // by rank: the factor last reported; 0 if it is not slow
 };
 
 }  // namespace strata

@@ -7,7 +7,7 @@ namespace {
 
 using Found = std::vector<Straggler>;
 
-/// The step (from 1) at which somebody was named, and who; 0 for nobody.
+/// The step (from 1) at which ranks were reported, and which; 0 if none were.
 std::pair<int, Found> Named(Stragglers& stragglers, const std::vector<double>& busy, int steps) {
   for (int step = 1; step <= steps; ++step) {
     Found found = stragglers.Add(busy);
@@ -17,7 +17,7 @@ std::pair<int, Found> Named(Stragglers& stragglers, const std::vector<double>& b
 }
 
 TEST(StragglersTest, OfRanksWithTheSameWorkTheSlowOneIsNamedWithin20Steps) {
-  Stragglers stragglers({0, 0, 1, 1});  // stage of each rank
+  Stragglers stragglers({0, 0, 1, 1});  // the stage of each rank
   const auto [step, found] = Named(stragglers, {0.1, 0.1, 0.3, 0.75}, 100);
   EXPECT_EQ(found, (Found{{3, 2.5}}));
   EXPECT_LE(step, 20);

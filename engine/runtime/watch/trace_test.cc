@@ -1,4 +1,4 @@
-// Traces of real runs: all actions of the program, once, in order, on every rank.
+// Traces of real runs contain all actions of the program, once and in order, on every rank.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ void ExpectRightTimes(const RankTrace& rank) {
   EXPECT_EQ(rank.clock_error, 0);
 }
 
-/// A receiver cannot be done with what it needs before the sender began to make it.
+/// An action that needs a message cannot end before the sender's action that makes it has begun.
 void ExpectCausality(const Trace& trace) {
   std::map<std::string, double> begins;
   for (const RankTrace& rank : trace.ranks) {

@@ -1,4 +1,4 @@
-// A ring of events: the oldest are overwritten.
+// Events are kept in a ring buffer, in which new ones overwrite the oldest.
 #include "engine/runtime/watch/tracer.h"
 
 #include <algorithm>
@@ -12,7 +12,8 @@ void Tracer::Record(int64_t step, size_t actions) {
   step_ = step;
   place_ = 0;
   if (events_.size() >= 2 * actions && !events_.empty()) return;
-  // Two steps: of the older one the beginning is overwritten while the newer one runs.
+  // Room for two steps: while a step is recorded, it overwrites the beginning of the one before the
+  // last.
   events_.assign(std::max(kActions, 2 * actions), {});
   count_ = 0;
 }
@@ -29,7 +30,7 @@ std::vector<schedule::TracedAction> Tracer::Actions() const {
   if (count_ == 0) return actions;
   const auto event_of = [this](uint64_t i) -> const Event& { return events_[i % events_.size()]; };
   uint64_t i = count_ > events_.size() ? count_ - events_.size() : 0;
-  while (i < count_ && event_of(i).place != 0) ++i;  // of a step that is half overwritten
+  while (i < count_ && event_of(i).place != 0) ++i;  // skip a step whose beginning is overwritten
   for (; i < count_; ++i) {
     const Event& event = event_of(i);
     actions.push_back({.step = event.step,

@@ -1,5 +1,5 @@
-// Tracer: writes down when the actions of a rank run, while they run, without allocating memory. An
-// action costs two readings of the clock, and two more where it waits. Torch-free.
+// Tracer: records when the actions of a rank run, without allocating memory while they run. An
+// action costs two readings of the clock, and two more if it waits. Torch-free.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,23 @@ namespace strata {
 
 struct Doing;  // progress.h
 
-/// For the rank's thread. Progress tells it what the rank is at, while Record() holds.
+/// Used by the rank's thread. Progress forwards the rank's actions to it. It records between
+/// Record() and Pause().
 class Tracer {
  public:
-  /// So many actions of a rank are kept, the last ones; more where one step has more.
+  /// The number of last actions that are kept; more if two steps have more.
   static constexpr size_t kActions = 16384;
 
-  /// `memory`: the bytes that the rank holds now.
+  /// `memory`: returns the bytes that the rank holds now.
   explicit Tracer(std::function<int64_t()> memory) : memory_(std::move(memory)) {}
 
-  /// From now on actions belong to step `step`, which has so many.
+  /// From now on actions belong to step `step`, whose row has `actions` actions.
   void Record(int64_t step, size_t actions);
-  /// Until the next Record() nothing is written down.
+  /// Stops recording until the next Record().
   void Pause() { recording_ = false; }
 
-  // Start [Wait Go]* Complete for every action. One without Complete() leaves nothing.
+  // Order of calls for an action: Start [Wait Go]* Complete. An action without Complete() is not
+  // recorded.
   void Start(const Doing* doing) {
     doing_ = doing;
     waited_ = waits_since_ = 0;
@@ -44,30 +46,31 @@ class Tracer {
   }
   void Complete();
 
-  /// The actions of all steps that are there as a whole, oldest first, in the clock's seconds.
+  /// Returns the actions of all steps that are complete in the ring, oldest first, with times in
+  /// seconds.
   std::vector<schedule::TracedAction> Actions() const;
 
  private:
   struct Event {
     const Doing* doing = nullptr;
     int64_t step = 0;
-    int64_t place = 0;  // in its step
+    int64_t place = 0;  // index within the step
     int64_t start = 0, waited = 0, end = 0;
     int64_t memory = 0;
   };
 
   const std::function<int64_t()> memory_;
-  std::vector<Event> events_;  // a ring
-  uint64_t count_ = 0;         // of all that were written down
+  std::vector<Event> events_;  // a ring buffer
+  uint64_t count_ = 0;         // number of all events so far
   bool recording_ = false;
   int64_t step_ = 0;
   int64_t place_ = 0;
 
-  // Of the action that runs.
+  // State of the current action.
   const Doing* doing_ = nullptr;
   int64_t start_ = 0;
   int64_t waited_ = 0;
-  int64_t waits_since_ = 0;  // 0: it does not wait
+  int64_t waits_since_ = 0;  // 0 while it does not wait
 };
 
 }  // namespace strata

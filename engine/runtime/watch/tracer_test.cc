@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 const Doing kForward = {0, "0F3"};
 const Doing kBackward = {0, "0B3"};
 
-/// "4 0F3" for each.
+/// Describes each action as "4 0F3".
 std::vector<std::string> Names(const std::vector<TracedAction>& actions) {
   std::vector<std::string> names;
   for (const TracedAction& traced : actions) {
@@ -51,7 +51,7 @@ TEST_F(TracerTest, WritesDownWhatIsCompletedWhileItRecords) {
   Run(kForward);
   EXPECT_THAT(tracer_.Actions(), IsEmpty());
   tracer_.Record(4, 2);
-  progress_.Start(&kBackward);  // the rank's START: nothing completes it
+  progress_.Start(&kBackward);  // the rank's START, which never completes
   memory_ = 100;
   Run(kForward);
   memory_ = 60;
@@ -77,7 +77,7 @@ TEST_F(TracerTest, AddsUpWhatAnActionWaits) {
   tracer_.Record(0, 1);
   progress_.Start(&kForward);
   progress_.WaitFor(1);
-  progress_.WaitForAll();  // goes on waiting
+  progress_.WaitForAll();  // continues the same wait
   const int64_t before = FlightRing::Now();
   while (FlightRing::Now() == before) {
   }
@@ -101,7 +101,7 @@ TEST_F(TracerTest, KeepsTheLastWholeSteps) {
   EXPECT_EQ(actions.size(), 3 * each);
   EXPECT_EQ(actions.front().step, 2);
 
-  const size_t many = Tracer::kActions + 1;  // more in one step than are kept else
+  const size_t many = Tracer::kActions + 1;  // more in one step than are usually kept
   for (int64_t step = 5; step < 8; ++step) {
     tracer_.Record(step, many);
     for (size_t i = 0; i < many; ++i) Run(kForward);
@@ -131,7 +131,7 @@ TEST(TraceText, DamageIsAnError) {
   }
 }
 
-/// Runs `body(transport)` on threads, a rank each.
+/// Runs `body(transport)` on one thread per rank.
 template <class Body>
 void OnRanks(int ranks, const Body& body) {
   std::vector<std::thread> threads;
@@ -177,7 +177,7 @@ TEST(GatherTrace, HasTheStepsThatAllRanksHave) {
     Tracer tracer([] { return 1; });
     Progress progress(rank);
     progress.set_tracer(&tracer);
-    // Rank 1's ring is full after two steps, rank 0's holds all three.
+    // Rank 1's ring is full after two steps, rank 0's has all three.
     const size_t each = rank == 0 ? 1 : Tracer::kActions / 2;
     for (int64_t step = 0; step < 3; ++step) {
       tracer.Record(step, each);

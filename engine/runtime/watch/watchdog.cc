@@ -1,4 +1,6 @@
-// When the actions of all ranks of this process stand still, somebody is asked, then blamed.
+// The detector counts the completed actions of all ranks of this process. If the count stands still
+// for too long, it first asks all processes whether one of them is slow for a known reason (data,
+// functions between steps); only otherwise does it report a hang.
 #include "engine/runtime/watch/watchdog.h"
 
 #include <algorithm>
@@ -15,8 +17,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// What `question` answers within kPatience, else nothing. It runs on a thread of its own, which
-/// stays behind when there is no answer: words travel through a rank that may be dead.
+/// Returns the answer of `question`, or nothing if it takes longer than kPatience. The question
+/// runs in a thread of its own, which is left behind in that case: the answer may have to come from
+/// a rank that is dead.
 template <class Question>
 Words Ask(Question question) {
   constexpr auto kPatience = std::chrono::seconds(2);
@@ -26,7 +29,7 @@ Words Ask(Question question) {
     try {
       answer.set_value(question());
     } catch (const std::exception&) {
-      answer.set_value({});  // nobody keeps the words any more
+      answer.set_value({});  // the rank that keeps the statuses is gone
     }
   }).detach();
   if (words.wait_for(kPatience) != std::future_status::ready) return {};
@@ -76,7 +79,8 @@ bool HangDetector::AnyAtWork() const {
                              [](const WatchedRank& rank) { return !rank.progress->resting(); });
 }
 
-/// The longest of the ranks that are at work. Whoever rests may keep others from their rows.
+/// The longest limit of all ranks. A resting rank may keep others from their rows, so it counts as
+/// in a row.
 double HangDetector::Limit() const {
   double limit = 0;
   for (const WatchedRank& rank : ranks_) {
@@ -86,8 +90,9 @@ double HangDetector::Limit() const {
   return limit;
 }
 
-/// What others need not take for a hang: data that are slow to come, and functions of the script
-/// between two steps. A thread that rests while others here work has only done its part.
+/// Positions of ranks that are slow for a reason that is no hang: data that take long, and
+/// functions of the script between two steps. A rank that rests while others of this process work
+/// has only finished early and is not listed.
 std::vector<std::string> HangDetector::SlowHere() const {
   std::vector<std::string> slow;
   const bool all_rest = !AnyAtWork();
@@ -161,7 +166,7 @@ void Watchdog::Watch(std::chrono::duration<double> period) {
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, period, [this] { return stop_; })) {
     lock.unlock();
-    // A process that was stopped, or a machine that slept, finds that nothing happened meanwhile.
+    // If the process was stopped or the machine slept, the time that passed says nothing.
     if (Clock::now() - looked > 4 * period) detector_.Forget();
     detector_.Check(Clock::now());
     for (const WatchedRank& rank : ranks_) rank.transport->AbortIfBroken();

@@ -1,4 +1,4 @@
-// Watchdog: notices that nothing happens any more, says who waits for whom, and ends the waiting.
+// Watchdog: detects that no rank makes progress, reports who waits for whom, and ends the waiting.
 #pragma once
 
 #include <chrono>
@@ -22,32 +22,33 @@ struct WatchedRank {
   std::shared_ptr<Transport> transport;
 };
 
-/// After how many seconds without a completed action a rank hangs. `asked`: the job's hang_timeout.
-/// If that is 0, an action of a row may take 10 s or five median steps; before some steps are
-/// known, and beside rows (saving, loading, the first meeting), two minutes.
+/// The seconds without a completed action after which a rank counts as hanging. `asked`: the job's
+/// hang_timeout. If that is 0: for an action of a row, five median steps, at least 10 s; two
+/// minutes before the median is known and outside of rows (saving, loading, the first meeting).
 double HangSeconds(double asked, bool in_row, std::optional<double> median_step);
 
-/// Decides about the ranks of this process, without a clock of its own.
+/// Decides whether the ranks of this process hang. It has no clock of its own.
 class HangDetector {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  /// `on_hang`, called once, gets the report; `on_slow_data` what is slow, once per occasion.
+  /// `on_hang` is called once, with the report; `on_slow_data` once per occasion, with what is
+  /// slow.
   struct Actions {
     std::function<void(const std::string& report)> on_hang;
     std::function<void(const std::string& report)> on_slow_data;
   };
 
-  /// `hang_timeout`: seconds, as HangSeconds() takes them.
+  /// `hang_timeout`: seconds, as for HangSeconds().
   HangDetector(std::vector<WatchedRank> ranks, double hang_timeout, Actions actions);
 
-  /// To be called now and then. Acts when one rank of this process is at work, but none completed
-  /// an action for HangSeconds(). If any rank, here or elsewhere (Transport::Statuses), reads data
-  /// or does something between its steps, it reports that, and goes on. Else it reports where each
-  /// rank of this process is. After half that time it tells the others what is slow here. It waits
-  /// at most two seconds for the statuses, since the rank that keeps them may be the one that
-  /// hangs.
+  /// Call it regularly. It acts if a rank of this process is at work but none has completed an
+  /// action for HangSeconds(). If any rank, here or in another process (Transport::Statuses), reads
+  /// data or runs a function between steps, it reports that and goes on; otherwise it reports the
+  /// positions of the ranks of this process as a hang. After half of that time it publishes what is
+  /// slow here for the other processes. It waits at most two seconds for the statuses, because the
+  /// rank that stores them may be the one that hangs.
   void Check(Time now);
-  /// Nobody looked for a while, since this process was stopped: what was seen before tells nothing.
+  /// Forgets when the last action was completed. Call it if this process was stopped for a while.
   void Forget() { since_ = {}; }
 
  private:
@@ -65,17 +66,17 @@ class HangDetector {
   Time since_ = {};
   bool was_at_work_ = false;
   bool spoke_ = false;
-  bool told_others_ = false;     // what is slow here
-  bool told_slow_data_ = false;  // to on_slow_data
+  bool told_others_ = false;     // true if what is slow here was published
+  bool told_slow_data_ = false;  // true if on_slow_data was called
 };
 
-/// A thread that checks until it is destroyed. On a hang it notes the stacks of the ranks of this
-/// process in their flight records, and aborts their transports, so that what waits throws
-/// WorldError(report); then calls `on_hang`. Slow data is logged as a warning. Where a transport
-/// knows of a peer that is gone, its waits end at once (Transport::AbortIfBroken).
+/// A thread that checks regularly until it is destroyed. On a hang it writes the stacks of the
+/// ranks of this process into their flight records and aborts their transports, so that waiting
+/// calls throw WorldError(report); then it calls `on_hang`. Slow data is logged as a warning. If a
+/// transport knows that a peer is gone, its waits end at once (Transport::AbortIfBroken).
 class Watchdog {
  public:
-  /// `hang_timeout`: seconds, as HangSeconds() takes them.
+  /// `hang_timeout`: seconds, as for HangSeconds().
   Watchdog(std::vector<WatchedRank> ranks, double hang_timeout,
            std::function<void(const std::string& report)> on_hang = {});
   ~Watchdog();

@@ -62,7 +62,7 @@ TEST(ProgressTest, TellsWhatTheRankDoes) {
             "rank 1 (stage 1): 1F3, waiting for rank 3 in REDUCE_GRAD of stage 1");
   awaited = -1;
   EXPECT_EQ(progress.Position(), "rank 1 (stage 1): 1F3, waiting for REDUCE_GRAD of stage 1");
-  // What belongs to no stage names none: the model axis meets in any action of any stage.
+  // Work that belongs to no stage shows none: the model axis is used in actions of any stage.
   const Doing axis = {-1, "MODEL_AXIS"};
   awaited = 3;
   progress.WaitFor(&axis, &awaited);
@@ -82,7 +82,7 @@ TEST(ProgressTest, TellsWhatTheRankDoes) {
   EXPECT_TRUE(progress.resting());
 }
 
-/// So many that the time of a step is known.
+/// Makes as many steps as are needed for the median to be known.
 void TakeSteps(Progress& progress) {
   for (int step = 0; step < 3; ++step) {
     progress.BeginStep(step);
@@ -90,14 +90,14 @@ void TakeSteps(Progress& progress) {
   }
 }
 
-/// Two ranks, a clock that the test moves, and what the detector said.
+/// Two ranks, a clock that the test advances, and the reports of the detector.
 class HangDetectorTest : public testing::Test {
  protected:
   void After(std::chrono::seconds time) {
     now_ += time;
     detector_.Check(now_);
   }
-  /// The detector speaks after ten seconds more, not after nine.
+  /// Expects a hang after ten more seconds, not after nine.
   void ExpectAHangInTenSeconds() {
     After(9s);
     EXPECT_TRUE(hangs_.empty());
@@ -162,7 +162,7 @@ TEST_F(HangDetectorTest, SlowDataIsNamedAndForgiven) {
   EXPECT_TRUE(hangs_.empty());
   ASSERT_EQ(slow_.size(), 1u);
   EXPECT_THAT(slow_[0], HasSubstr("rank 0 (stage 1): 1F3, reading data from data.lua:7"));
-  // It goes on, and hangs for real later.
+  // The rank continues, and later really hangs.
   progress_[0]->Compute();
   progress_[0]->Complete();
   After(1s);
@@ -196,7 +196,7 @@ TEST_F(HangDetectorTest, WhatIsSlowBetweenTwoStepsIsToldToOthersAndForgiven) {
   progress_[1]->WaitFor(0);
   const auto check = [&](std::chrono::seconds time) {
     now_ += time;
-    waiting.Check(now_);  // before the other one looks
+    waiting.Check(now_);  // before the other process checks
     resting.Check(now_);
   };
   check(0s);
@@ -262,7 +262,8 @@ TEST(ProgressTest, TheMedianStepIsThatOfTheLastOnes) {
   EXPECT_GE(*progress.median_step(), 0);
 }
 
-/// Keeps every word until the test lets it go; tells when it is asked for broken peers.
+/// A transport that blocks in every call about statuses until the test releases it, and that
+/// reports when it is asked for broken peers.
 class DumbTransport : public Transport {
  public:
   explicit DumbTransport(std::shared_future<void> end) : end_(std::move(end)) {}
@@ -307,7 +308,7 @@ TEST_F(HangDetectorTest, AWatchdogAsksForBrokenPeersOfWhichADeviceTellsNobody) {
   std::promise<void> end;
   const auto dumb = std::make_shared<DumbTransport>(end.get_future().share());
   const Watchdog watchdog({{progress_[0], dumb}}, 0.05);
-  dumb->asked.get_future().wait();  // else the test's limit ends it
+  dumb->asked.get_future().wait();  // on failure the test's time limit ends it
 }
 
 TEST(WatchdogTest, EndsWhatWaits) {
