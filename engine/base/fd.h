@@ -1,5 +1,5 @@
-// Fd, a file descriptor that closes itself; functions that write files and throw on failure; what
-// a descriptor shows to people.
+// Fd, a file descriptor that closes itself; functions that write files and throw on failure; and
+// tests of whether a descriptor is a terminal, and of whether it shows colors.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace strata {
 
-/// Owns one descriptor, or none (-1).
+/// Owns one file descriptor, or none (-1).
 class Fd {
  public:
   Fd() = default;
@@ -40,21 +40,23 @@ class Fd {
 /// the text may then have been written.
 void WriteAll(int fd, std::string_view text, std::string_view name);
 
-/// Writes `text` to the file `path`, which is made or overwritten. Throws WorldError with the path.
+/// Writes `text` to the file `path`, which is created or overwritten. Throws WorldError with the
+/// path.
 void WriteFile(const std::string& path, std::string_view text);
 
-/// Opens the file `path` for writing and closes it again. Makes an empty file where there is none;
-/// an existing one keeps its content. Throws WorldError as WriteFile() does. A command that writes
-/// its file only at the end, hours later, calls this first.
+/// Opens the file `path` for writing and closes it again. Creates an empty file if there is none;
+/// an existing file keeps its content. Throws WorldError as WriteFile() does. A command that writes
+/// its file only at its end, possibly hours later, calls this first.
 void CheckWritable(const std::string& path);
 
-/// Where a process that has the descriptor opens its file again, with flags and a place of its own.
+/// The path /proc/self/fd/FD. A process that owns the descriptor can open the same file again by
+/// this path, with other flags and an independent file offset.
 std::string PathOfDescriptor(int fd);
 bool IsPathOfDescriptor(std::string_view path);
 
-/// True for a terminal that can move its cursor: TERM names one that is not "dumb".
+/// True if the descriptor is a terminal that can move its cursor: TERM is set and is not "dumb".
 bool IsTerminal(int fd);
-/// True for such a terminal where nobody asked for no colors: no-color.org.
+/// True if IsTerminal() and the user has not switched colors off with NO_COLOR (see no-color.org).
 bool ShowsColors(int fd);
 
 }  // namespace strata

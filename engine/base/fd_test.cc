@@ -65,7 +65,7 @@ TEST(FdTest, ClosingTwiceClosesNobodyElses) {
   Ends pipe = MakePipe();
   const int fd = pipe.read.get();
   pipe.read.Close();
-  const Fd taken(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // the lowest number that is free
+  const Fd taken(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // the lowest free number
   EXPECT_EQ(taken.get(), fd);
   pipe.read.Close();
   EXPECT_TRUE(IsOpen(taken.get()));
@@ -129,7 +129,7 @@ TEST(PathOfDescriptor, OpensTheSameFileAgain) {
   const std::string path = ::testing::TempDir() + "/again";
   WriteFile(path, "text");
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  WriteFile(PathOfDescriptor(file.get()), "other text");  // which the first one cannot write
+  WriteFile(PathOfDescriptor(file.get()), "other text");  // the first descriptor is read-only
   std::array<char, 10> text;
   ASSERT_EQ(::read(file.get(), text.data(), text.size()), 10);
   EXPECT_EQ(std::string(text.begin(), text.end()), "other text");
@@ -137,7 +137,7 @@ TEST(PathOfDescriptor, OpensTheSameFileAgain) {
   EXPECT_FALSE(IsPathOfDescriptor(path));
 }
 
-/// The two ends of a pseudo-terminal.
+/// Opens the two ends of a pseudo-terminal.
 Ends MakeTerminal() {
   Fd user(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   EXPECT_EQ(::grantpt(user.get()), 0);

@@ -1,4 +1,4 @@
-// For tests: a disk that is full, by the limit of files' sizes.
+// For tests: simulates a full disk with the limit of file sizes (RLIMIT_FSIZE).
 #pragma once
 
 #include <sys/resource.h>
@@ -10,7 +10,8 @@
 
 namespace strata {
 
-/// While it lives, no file of this process grows beyond `bytes`: a write fails with EFBIG.
+/// While an object lives, no file of this process can grow beyond `bytes`: a write fails with
+/// EFBIG.
 class FullDisk {
  public:
   explicit FullDisk(size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -40,7 +40,8 @@ LogMessage::~LogMessage() {
   if (!google::IsGoogleLoggingInitialized()) {
     const char* const kind = level_ == LogLevel::kError ? "error" : "warning";
     std::cerr << Str(kind, ": ", stream_.str(),
-                     "\n");  // one write, so that ranks' lines stay whole
+                     // One write per line keeps the lines of several ranks apart.
+                     "\n");
     return;
   }
   google::LogMessage(file_, line_, Severity(level_)).stream() << label_prefix << stream_.str();

@@ -1,6 +1,6 @@
-// Logging for developers, by glog. The launcher prints what users read (training lines, errors);
-// but for warnings: without InitLogging() each is a line of theirs. This header includes neither
-// glog nor torch, since both define LOG and CHECK.
+// Logging for developers, by glog. The launcher prints what users read (training lines, errors)
+// itself. But in a process that has not called InitLogging(), warnings and errors are printed in
+// the form for users. This header includes neither glog nor torch, since both define LOG and CHECK.
 #pragma once
 
 #include <sstream>
@@ -10,10 +10,10 @@ namespace strata {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
-/// Starts glog. Messages below `minimum` are dropped; the rest goes to stderr, each with `label`
-/// ("rank 3") in front. Without this call warnings and errors go to stderr as people read them,
-/// "warning: TEXT", and the rest is dropped. A later call replaces the minimum and the label of an
-/// earlier one.
+/// Starts glog. Messages below `minimum` are dropped; the others go to stderr, each with `label`
+/// ("rank 3") in front. Without this call warnings and errors go to stderr in the form for users,
+/// "warning: TEXT", and messages of level kInfo are dropped. A later call replaces the minimum and
+/// the label of an earlier one.
 void InitLogging(LogLevel minimum, const std::string& label);
 
 namespace internal {

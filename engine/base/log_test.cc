@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-/// What `log` writes to stderr.
+/// The text that `log` writes to stderr.
 template <class Log>
 std::string Written(Log log) {
   testing::internal::CaptureStderr();
@@ -25,7 +25,7 @@ std::string Written(Log log) {
   return testing::internal::GetCapturedStderr();
 }
 
-// The first test: glog cannot be stopped again.
+// This test must run first, since glog cannot be stopped again.
 TEST(Log, WithoutInitWarningsAreLinesForPeople) {
   EXPECT_EQ(Written([] { STRATA_LOG(kWarning) << "slow " << 1; }), "warning: slow 1\n");
   EXPECT_EQ(Written([] { STRATA_LOG(kError) << "lost"; }), "error: lost\n");

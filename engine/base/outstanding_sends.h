@@ -1,10 +1,12 @@
-// How many messages of a link may be on their way: links obey it, predictions count their memory.
+// The number of messages of a link that may be in flight. The links enforce it, and the predictions
+// of memory count the tensors that they hold.
 #pragma once
 
 namespace strata {
 
-/// Sends of one link that may not have left yet; each keeps its tensor alive. Ranks of one machine
-/// that read each other's memory keep to no number: a sender that is far ahead keeps more.
+/// The most sends of one link that may be unfinished; each keeps its tensor alive. Ranks of one
+/// machine that read each other's memory have no such limit: a sender that is far ahead holds more
+/// tensors.
 inline constexpr int kOutstandingSends = 4;
 
 }  // namespace strata

@@ -6,7 +6,7 @@
 
 namespace strata {
 
-/// The number that the generator of this state gives next.
+/// The number that a generator with this state returns next.
 inline uint64_t SplitMix(uint64_t state) {
   uint64_t word = state + 0x9e3779b97f4a7c15;
   word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
@@ -22,7 +22,8 @@ class SplitMixRandom {
     state_ += 0x9e3779b97f4a7c15;
     return number;
   }
-  /// From 0 to below `count`.
+  /// A number from 0 to count - 1. It is the remainder of a 64-bit number, so the bias is
+  /// negligible for the counts used here. REQUIRES: count > 0.
   int64_t Below(int64_t count) {
     return static_cast<int64_t>(Next() % static_cast<uint64_t>(count));
   }

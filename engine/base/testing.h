@@ -29,7 +29,7 @@ std::string ErrorOf(Call call) {
   return "no error";
 }
 
-/// The same for a ConfigError. An Error of another class is passed on and fails the test.
+/// As ErrorOf(), for a ConfigError. An Error of another class is passed on and fails the test.
 template <class Call>
 std::string ConfigErrorOf(Call call) {
   try {

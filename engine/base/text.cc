@@ -40,7 +40,7 @@ bool HasPrefix(std::string_view text, std::string_view prefix) {
 }  // namespace
 
 std::string Printf(const char* format, ...) {
-  std::array<char, 512> buffer;  // any double has room
+  std::array<char, 512> buffer;  // long enough for any double
   std::va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(buffer.data(), buffer.size(), format, arguments);
@@ -72,6 +72,8 @@ std::string Lower(std::string_view text) {
   return result;
 }
 
+/// Dynamic programming: row[j] is the distance between the first i letters of `a` and the first j
+/// of `b`. A swap of neighbours needs the row before the previous one. The cost is O(|a| |b|).
 int EditDistance(std::string_view a, std::string_view b) {
   std::vector<int> before_previous, previous(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) previous[j] = static_cast<int>(j);
@@ -98,7 +100,7 @@ std::string Nearest(std::string_view name, std::span<const std::string> candidat
     const bool begins = HasPrefix(candidate, name);
     int distance = EditDistance(name, candidate);
     if (begins) distance = std::min(distance, 1);
-    if (name.size() < 2 && distance > 0) continue;  // one letter tells nothing
+    if (name.size() < 2 && distance > 0) continue;  // one letter is too little
     if (distance > std::clamp(longer / 3, 1, 4) || distance >= longer) continue;
     const std::pair<int, bool> rank(distance, !begins);
     if (best.empty() || rank < best_rank) {

@@ -280,7 +280,8 @@ RC_GTEST_PROP(TextTableLaws, EveryCellIsInItsColumn, ()) {
     width = std::max(width, left.size());
   }
   const Names lines = Split(table.Render(), '\n');
-  RC_ASSERT(lines.size() == rows.size() + 2);  // header, rows, nothing behind the last newline
+  // The header, the rows, and "" behind the last newline.
+  RC_ASSERT(lines.size() == rows.size() + 2);
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string_view line = lines[i + 1];
     RC_ASSERT((Trim(line.substr(0, width)) == rows[i].first));

@@ -18,7 +18,7 @@ bool IsWhole(double d) { return std::floor(d) == d && d >= -0x1p63 && d < 0x1p63
   throw ConfigError(Str("expected ", expected, ", got ", got.Describe()));
 }
 
-/// A string as Lua would write it; control characters by their decimal code.
+/// The string as a Lua literal; control characters are written as decimal escapes.
 std::string Quote(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -35,7 +35,7 @@ std::string Quote(std::string_view text) {
   return quoted + "\"";
 }
 
-/// The text as an error message shows it: the beginning of a long one.
+/// The text for an error message: a long one is cut off after 80 bytes.
 std::string Shortened(const std::string& text) {
   constexpr size_t kLongest = 80;
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";

@@ -1,5 +1,5 @@
-// Value to JSON and back. The writer is our own. The reader is nlohmann's parser with a builder
-// that makes Values of the parser's events.
+// Conversion of a Value to JSON and back. The writer is our own. The reader is nlohmann's parser
+// (its SAX interface) with a builder that turns the parser's events into Values.
 #include "engine/base/value_json.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What the library says, without its "[json.exception.type_error.316] ".
+/// The library's message, without its prefix such as "[json.exception.type_error.316] ".
 std::string WhatOf(const Json::exception& error) {
   const std::string message = error.what();
   return message.substr(message.find("] ") + 2);
@@ -50,7 +50,8 @@ class Writer {
   void WriteMap(const Value::Map& map);
   void NewLine();
 
-  const int indent_;  ///< < 0: all on one line
+  /// If negative, everything is written on one line.
+  const int indent_;
   int depth_ = 0;
   std::string text_;
 };
@@ -119,9 +120,10 @@ void Writer::WriteMap(const Value::Map& map) {
 
 // ---- Reading
 
-constexpr uint64_t kExact = uint64_t{1} << 53;  // doubles beyond it skip integers
+// Up to here a double holds every integer exactly.
+constexpr uint64_t kExact = uint64_t{1} << 53;
 
-/// Walks over the text, and notes how far the parser has come.
+/// An input iterator over the text that records how far the parser has read, for error messages.
 struct Cursor {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -140,21 +142,23 @@ struct Cursor {
   bool operator==(const Cursor& other) const { return at == other.at; }
 };
 
-/// A list or map that the parser is still inside of.
+/// A list or map whose end the parser has not reached yet.
 struct Open {
   bool is_map = false;
   Value::List list;
   Value::Map map;
-  std::unordered_set<std::string> keys;  ///< of the map
+  std::unordered_set<std::string> keys;  ///< the keys of the map, to find repeated ones
 };
 
-/// Receives the parser's events and makes a Value of them. Each returns true, which means: go on.
+/// Receives the parser's events and builds a Value from them. Each function returns true, which
+/// tells the parser to go on.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   Builder(std::string_view text, const JsonRules& rules) : text_(text), rules_(rules) {}
 
   Value Build() {
-    if (const size_t zero = text_.find('\0'); zero != text_.npos) {  // it would end the text
+    // The parser would take a zero byte as the end of the text.
+    if (const size_t zero = text_.find('\0'); zero != text_.npos) {
       reached_ = text_.data() + zero + 1;
       Refuse("a zero byte");
     }
@@ -179,7 +183,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return Add(d);
   }
   bool string(std::string& text) override { return Add(std::move(text)); }
-  bool binary(Json::binary_t&) override { return false; }  // not in a text
+  bool binary(Json::binary_t&) override { return false; }  // JSON text has no binary values
 
   bool start_object(size_t) override { return Start(true); }
   bool start_array(size_t) override { return Start(false); }
@@ -198,12 +202,14 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
  private:
-  static constexpr size_t kShown = 80;  // bytes of a key in a message
+  // Bytes of a key that a message shows.
+  static constexpr size_t kShown = 80;
 
   [[noreturn]] void Refuse(const std::string& why) const {
     const std::string_view before(text_.data(), reached_ - text_.data());
     const size_t lines = std::ranges::count(before, '\n');
-    const size_t column = before.size() - (before.rfind('\n') + 1);  // npos + 1 is 0
+    // rfind() returns npos on the first line, and npos + 1 is 0.
+    const size_t column = before.size() - (before.rfind('\n') + 1);
     throw ConfigError(Str("not valid JSON: line ", lines + 1, ", column ", column, ": ", why));
   }
 

@@ -1,4 +1,4 @@
-// ParseJson: JSON text to a Value, by rules that the reader of the text chooses.
+// ParseJson(): reads JSON text into a Value, by rules that the caller chooses.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,19 @@ namespace strata {
 
 struct JsonRules {
   /// The most levels of nesting. There is always a limit, since functions that walk a Value recurse
-  /// once for each level.
+  /// once per level.
   size_t max_depth = 1000;
-  /// Refuses integers beyond +-2^53: the reader keeps numbers as doubles, which skip some of them.
+  /// Refuse integers beyond +-2^53. For readers that keep numbers as doubles, which cannot hold all
+  /// of these integers.
   bool exact_in_doubles = false;
 };
 
-/// Reads JSON text. Integers beyond int64 become doubles. Throws ConfigError with line and column
-/// for the first mistake: text that is not JSON or not UTF-8, a zero byte, a key that comes twice
-/// in one object, and what the rules refuse.
+/// Reads JSON text. Integers beyond int64 become doubles. Throws ConfigError for the first mistake,
+/// with its line and column: text that is not JSON or not UTF-8, a zero byte, a key that occurs
+/// twice in one object, and text that the rules refuse.
 Value ParseJson(std::string_view text, const JsonRules& rules = {});
 
-/// The first byte of a text that is not UTF-8, in words; "" where there is none.
+/// The library's description of the first byte that is not UTF-8; "" if there is none.
 std::string Utf8Trouble(std::string_view text);
 
 }  // namespace strata

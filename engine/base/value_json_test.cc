@@ -25,7 +25,8 @@ std::string ErrorOfText(const std::string& text) {
   return ConfigErrorOf([&] { Value::FromJson(text); });
 }
 
-/// A value of at most `depth` levels, without functions (they do not come back).
+/// A random value of at most `depth` levels, without functions, since JSON does not read back as
+/// functions.
 Value Arbitrary(int depth) {
   const int kind = *rc::gen::inRange(0, depth > 0 ? 7 : 5);
   switch (kind) {
@@ -225,7 +226,7 @@ TEST(Utf8Trouble, NamesTheFirstWrongByte) {
 }
 
 TEST(FromJson, AVocabularyIsReadInLinearTime) {
-  // 200,000 keys; a search through the keys for each would take minutes.
+  // 200,000 keys. A linear search through the keys for each new key would take minutes.
   std::string text = "{";
   for (int i = 0; i < 200'000; ++i) text += Str(i > 0 ? "," : "", "\"token", i, "\":", i);
   const Value vocabulary = Value::FromJson(text + "}");
@@ -247,7 +248,7 @@ RC_GTEST_PROP(JsonLaws, IndentingAddsWhiteSpaceOnly, ()) {
   std::string indented = value.ToJson(2), one_line = value.ToJson();
   for (std::string* text : {&indented, &one_line}) {
     std::erase(*text, ' ');
-    std::erase(*text, '\n');  // in strings there is none: it is escaped
+    std::erase(*text, '\n');  // this removes no content, since newlines in strings are escaped
   }
   RC_ASSERT(indented == one_line);
 }

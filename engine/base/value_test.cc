@@ -23,7 +23,7 @@ const FunctionRef kFunction = {.id = 3, .where = "alexnet.lua:12", .digest = "ab
 
 Value Map(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
 
-/// A tree of maps and lists with integers as leaves.
+/// A random tree of maps and lists with integers as leaves.
 Value Tree(int depth) {
   const int kind = *rc::gen::inRange(0, depth > 0 ? 3 : 1);
   if (kind == 0) return *rc::gen::inRange(0, 100);
@@ -39,7 +39,7 @@ Value Tree(int depth) {
   return tree;
 }
 
-/// The same with the entries of every map in reverse order.
+/// The same value with the entries of every map in reverse order.
 Value Reversed(const Value& value) {
   if (value.is_list()) {
     Value::List list = value.as_list();
@@ -53,7 +53,7 @@ Value Reversed(const Value& value) {
   return Map(std::move(map));
 }
 
-/// Changes one leaf, and says which: "a.0.b". "" when there is no leaf.
+/// Changes one leaf and returns its path, such as "a.0.b"; "" if there is no leaf.
 std::string ChangeOneLeaf(Value& value) {
   if (value.is_int()) {
     value = value.as_int() + 1;
@@ -265,7 +265,7 @@ TEST(ValueEquality, OfMapsIgnoresTheOrder) {
 
 TEST(ValueEquality, OfFunctionsIsByPlaceAndCode) {
   FunctionRef other = kFunction;
-  other.id = 9;  // in another state
+  other.id = 9;  // the same function in another Lua state
   EXPECT_EQ(Value(kFunction), Value(other));
   other.digest = "abd";
   EXPECT_NE(Value(kFunction), Value(other));

@@ -1,4 +1,7 @@
-// Finds the bytes of a tensor's slices in the files of a save, and digests them on the way.
+// Finds the slices of a tensor in the files of a save, reads them in pieces of 1 MiB, and computes
+// their digests on the way. A box is assembled from the runs of elements that it shares with each
+// saved slice (ForEachRun()). Reading any box reads the whole slices that the tensor has, since a
+// digest covers a slice.
 #include "engine/checkpoint/checkpoint.h"
 
 #include <algorithm>
@@ -46,7 +49,7 @@ std::string TensorText(const SavedTensor& tensor) {
   return Str("tensor ", QuotedName(tensor.name));
 }
 
-/// The newest undamaged save in the folder, other than `damaged`; "" when there is none.
+/// The newest undamaged save in the folder, other than `damaged`; "" if there is none.
 std::string NewestGood(const std::string& folder, const std::string& damaged) {
   std::vector<std::pair<int64_t, std::string>> saves;
   for (const std::string& name : ListSaves(folder)) {
@@ -130,7 +133,7 @@ Checkpoint::Place Checkpoint::Find(const SavedTensor& tensor, const SavedSlice& 
   return {file, *stored};
 }
 
-/// Gives the slice's bytes to `take` in pieces, and compares their digest at the end.
+/// Reads a slice, passes its bytes to `take` in pieces, and compares the digest at the end.
 void Checkpoint::ReadSlice(
     const SavedTensor& tensor, const SavedSlice& saved,
     const std::function<void(const Slice& piece, const void* bytes)>& take) const {
@@ -157,7 +160,8 @@ void Checkpoint::ReadSlice(
 void Checkpoint::Verify(const SavedTensor& tensor) const {
   for (const SavedSlice& saved : tensor.slices) {
     Find(tensor, saved);
-    if (saved.digest.empty()) continue;  // its bytes could be any
+    // Without a digest any bytes would be accepted, so there is no need to read them.
+    if (saved.digest.empty()) continue;
     ReadSlice(tensor, saved, [](const Slice&, const void*) {});
   }
 }
@@ -181,7 +185,7 @@ void Checkpoint::ReadWhole(const SavedTensor& tensor, const Sink& sink) const {
               [&](const Slice& piece, const void* bytes) { sink(bytes, piece.count * item); });
     return;
   }
-  // Find() checks that the files really hold the bytes, before memory for them is allocated.
+  // Find() checks that the files really hold the bytes before memory is allocated for them.
   for (const SavedSlice& saved : tensor.slices) Find(tensor, saved);
   std::vector<char> whole(static_cast<size_t>(tensor.spec.bytes()));
   Read(tensor, Slice::Whole(tensor.spec.shape), whole.data());

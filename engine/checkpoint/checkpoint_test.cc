@@ -22,7 +22,7 @@ using testing::Not;
 
 constexpr auto kAll = [](const SavedTensor&) { return true; };
 
-/// Has a folder with saves of the steps 20 and 40.
+/// Provides a folder with saves of the steps 20 and 40.
 class CheckpointTest : public testing::Test {
  protected:
   CheckpointTest() {
@@ -50,7 +50,7 @@ TEST_F(CheckpointTest, OpensASaveAndTheLatestOfAFolder) {
   EXPECT_EQ(Checkpoint::Open(test_.Inside("step-00000020"))->manifest().training.step, 20);
 }
 
-// Whoever keeps a save for good gives it a name.
+// A user may copy a save to keep it, under another name.
 TEST_F(CheckpointTest, ASaveUnderAnyNameIsOne) {
   const std::string good = test_.Inside("good");
   std::filesystem::copy(test_.Inside("step-00000020"), good);
@@ -134,7 +134,7 @@ TEST_F(CheckpointTest, ErrorsNameTheTensorAndTheFile) {
   const auto checkpoint = Checkpoint::Open(save_);
   const SavedTensor& weight = *checkpoint->manifest().Find("3.weight");
   ASSERT_TRUE(SafetensorsFile(path).Find("3.weight[0:4, 0:3]"));
-  bytes[bytes.size() - (12 + 5) * sizeof(float)] ^= 1;  // the weight's last element
+  bytes[bytes.size() - (12 + 5) * sizeof(float)] ^= 1;  // the last element of the weight
   WriteText(path, bytes);
   EXPECT_THAT(ErrorOf([&] { checkpoint->Verify(weight); }),
               AllOf(HasSubstr("tensor \"3.weight\" is damaged"), HasSubstr("rank-00001")));
@@ -213,7 +213,7 @@ TEST_F(CheckpointTest, AMergeOfDamageLeavesNothing) {
 }
 
 TEST_F(CheckpointTest, AManifestThatAsksForMoreThanThereIs) {
-  // A forged manifest has a right digest. Its shape alone must not cause an allocation.
+  // A forged manifest can have a valid digest. Its shape alone must not cause an allocation.
   Manifest manifest = ReadManifest(save_);
   SavedTensor& weight = *std::ranges::find(manifest.tensors, "3.weight", &SavedTensor::name);
   ASSERT_EQ(weight.slices.size(), 2u);
@@ -258,7 +258,7 @@ std::vector<Slice> Split(const std::vector<int64_t>& shape, const std::vector<in
   return slices;
 }
 
-/// A save of one tensor whose slices three ranks own in turn.
+/// Writes a save of one tensor whose slices three ranks own in turn.
 std::string SaveSplit(const std::string& path, const TestTensor& tensor,
                       const std::vector<Slice>& slices) {
   SaveFolder folder(path, 0);
@@ -349,7 +349,7 @@ TEST_F(CheckpointTest, AMergeThatDoesNotFitLeavesNothing) {
 TEST_F(CheckpointTest, OffersWhatIsLeft) {
   {
     SaveFolder folder(test_.path(), 0);
-    WriteTestSave(folder, 30);  // saved last, though its step is not the highest
+    WriteTestSave(folder, 30);  // the last save, though its step is not the highest
   }
   const std::string kNone = "there is no other save in " + test_.path() + " that is whole";
   const auto offer = [&](const std::string& path) { return WithNewestWholeSave("trouble", path); };

@@ -1,5 +1,5 @@
-// What writes weights and saves is killed before each call that changes the disk, or that call
-// fails: there is the whole or nothing, and it can be written again.
+// Code that writes weights and saves is killed before each call that changes the disk, or that call
+// fails. The output must be complete or not there, and writing it again must work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-/// Of a file, or of all files of a folder, by name.
+/// The bytes of a file, or of all files of a folder, by name.
 std::map<std::string, std::string> BytesOf(const std::string& path) {
   std::map<std::string, std::string> bytes;
   const auto add = [&](const std::string& name, const fs::path& file) {
@@ -50,7 +50,7 @@ class KilledWritingTest : public testing::Test {
     tensors_ = Exported(*weights_);
   }
 
-  /// `write` makes `name` in an empty folder.
+  /// Kills `write`, which creates `name` in an empty folder, before each of its calls.
   void ExpectWholeOrNothing(const std::string& name,
                             const std::function<void(const std::string&)>& write) {
     const TestFolder whole;
@@ -69,7 +69,7 @@ class KilledWritingTest : public testing::Test {
     for (const bool lasts : {false, true}) ExpectWholeOrTold(name, write, lasts);
   }
 
-  /// The disk fails at one call, or from then on.
+  /// Lets the disk fail at each call, only once or from then on.
   void ExpectWholeOrTold(const std::string& name,
                          const std::function<void(const std::string&)>& write, bool lasts) {
     int failures = 0;
@@ -88,7 +88,7 @@ class KilledWritingTest : public testing::Test {
     EXPECT_GT(failures, 5);
   }
 
-  /// FailsOnDisk(); what is thrown goes to `told`, "" if nothing is.
+  /// As FailsOnDisk(); stores the error in `told`, or "" if there is none.
   static bool Fails(const DiskFailure& failure, const TestFolder& folder,
                     const std::function<void()>& work, std::string* told) {
     return FailsOnDisk(failure, folder.path(), [&] {
@@ -116,7 +116,7 @@ TEST_F(KilledWritingTest, Export) {
       "out", [&](const std::string& out) { WritePublished(*weights_, tensors_, out, 16); });
 }
 
-/// Of a save behind another one, with both kept and with the newest alone.
+/// Writes a save behind another one, with both kept, and with only the newest kept.
 TEST_F(KilledWritingTest, Save) {
   for (const int64_t keep : {0, 1}) {
     int kills = 0;
@@ -132,7 +132,7 @@ TEST_F(KilledWritingTest, Save) {
       ASSERT_TRUE(latest) << kills;
       EXPECT_THAT(latest->name, AnyOf(SaveName(20), is_over ? "" : SaveName(10))) << kills;
       EXPECT_EQ(TroubleWithSave(folder.path()), "") << kills << ", " << latest->name;
-      save(30);  // the next training's
+      save(30);  // by the next training
       EXPECT_EQ(ReadLatest(folder.path())->name, SaveName(30)) << kills;
       EXPECT_EQ(TroubleWithSave(folder.path()), "") << kills;
     }
@@ -140,7 +140,8 @@ TEST_F(KilledWritingTest, Save) {
   }
 }
 
-/// A save that is reported as taken is the newest; one that fails says why, and leaves a whole one.
+/// A save that is reported as written must be the newest; one that fails must say why, and leave a
+/// complete save.
 TEST_F(KilledWritingTest, SaveOnADiskThatFails) {
   for (const bool lasts : {false, true}) {
     int failures = 0;
@@ -157,7 +158,7 @@ TEST_F(KilledWritingTest, SaveOnADiskThatFails) {
       EXPECT_THAT(latest->name, AnyOf(SaveName(20), told.empty() ? "" : SaveName(10)));
       EXPECT_EQ(TroubleWithSave(folder.path()), "");
       EXPECT_THAT(told, AnyOf("", HasSubstr("Input/output error")));
-      WriteTestSave(saves, 30);  // when the disk works again
+      WriteTestSave(saves, 30);  // after the disk works again
       EXPECT_EQ(ReadLatest(folder.path())->name, SaveName(30));
       EXPECT_EQ(TroubleWithSave(folder.path()), "");
     }

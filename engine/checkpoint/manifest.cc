@@ -1,4 +1,5 @@
-// manifest.json as Values, in both directions. What is read is checked entry by entry.
+// Conversion between a Manifest and manifest.json, in both directions. The text that is read is
+// checked entry by entry.
 #include "engine/checkpoint/manifest.h"
 
 #include <algorithm>
@@ -17,12 +18,12 @@
 namespace strata {
 namespace {
 
-/// Format 2 has `began`, without which steps would be counted wrongly. A save that needs it not is
-/// of format 1, so that earlier versions read it.
+/// Format 2 has `began`; a reader without it would count the optimizer's steps wrongly. A save that
+/// does not need `began` has format 1, so that earlier versions can read it.
 constexpr int64_t kFormat = 2;
 constexpr size_t kDeepest = 200;  // levels of JSON; the job inside may be nested
 
-// {"digest":"0123...","manifest":{...}}
+// The text of a manifest is {"digest":"0123...","manifest":{...}}.
 constexpr std::string_view kBeforeDigest = "{\"digest\":\"";
 constexpr std::string_view kBehindDigest = "\",\"manifest\":";
 constexpr size_t kDigestEnd = kBeforeDigest.size() + kDigestDigits;
@@ -164,7 +165,7 @@ SavePart ReadPart(const JsonObject& object, const std::string& source) {
   return part;
 }
 
-/// `done`: the optimizer's steps.
+/// `done` is the number of steps that the optimizer has done.
 BeganSteps ReadBegan(const Value& value, int64_t done, const std::string& source) {
   const JsonObject object(value, source);
   BeganSteps began;
@@ -199,8 +200,8 @@ TrainingState ReadTraining(const Value& value, const std::string& source) {
   return training;
 }
 
-/// Checks that names of files and tensors are unique, that the slices of each tensor hold each of
-/// its elements once, and that the files of the slices are listed.
+/// Checks that the names of files and tensors are unique, that the slices of each tensor hold each
+/// of its elements once, and that the files of the slices are listed.
 void CheckConsistent(const Manifest& manifest, const std::string& source) {
   std::set<std::string_view> files, tensors;
   for (const SavedFile& file : manifest.files) {

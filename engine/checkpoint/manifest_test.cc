@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 const std::string kDigest(32, 'a');
 
-/// One tensor of two halves, in two files.
+/// A manifest of one tensor in two halves, in two files.
 Manifest SmallManifest() {
   Manifest manifest;
   manifest.training = TestState(40);
@@ -78,7 +78,7 @@ TEST(ManifestTest, EveryTruncationIsFound) {
   }
 }
 
-/// The parser's error for a manifest that was changed by `change` and has a right digest.
+/// The parser's error for a manifest that `change` has changed, with a valid digest.
 std::string TroubleAfter(void (*change)(Manifest&)) {
   Manifest manifest = SmallManifest();
   change(manifest);

@@ -1,4 +1,5 @@
-// The names in a folder of saves, and the order of syncs and renames that makes a save count.
+// The names in a folder of saves, and the order of syncs and renames that makes a save valid
+// (save_folder.h).
 #include "engine/checkpoint/save_folder.h"
 
 #include <fcntl.h>
@@ -61,10 +62,12 @@ bool Exists(const std::string& path) {
   return false;
 }
 
-/// Renames a folder. What has the name already is left as it is, and WorldError thrown.
+/// Renames a folder. If the name `to` exists already, it is left as it is, and WorldError is
+/// thrown.
 void PutInPlace(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
-  const bool is_known = errno != EINVAL && errno != ENOSYS;  // not to every file system
+  // Not every file system knows RENAME_NOREPLACE.
+  const bool is_known = errno != EINVAL && errno != ENOSYS;
   if (!is_known && !Exists(to) && ::rename(from.c_str(), to.c_str()) == 0) return;
   ThrowErrno(Str("cannot make ", to));
 }
@@ -74,14 +77,14 @@ bool IsTemporary(const std::string& name) {
                              [&](const char* begin) { return name.starts_with(begin); });
 }
 
-/// True for a folder with the name of a save that is none: it has no manifest.
+/// True for a folder that has the name of a save, but no manifest, so it is not a save.
 bool IsForeign(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error) && !fs::exists(Str(path, "/", kManifestFile), error);
 }
 
-/// The sequence number of a save; -1 for a damaged one, so that it is removed first. None for one
-/// that cannot be read: a disk's trouble says nothing of the save.
+/// The sequence number of a save; -1 for a damaged save, so that it is removed first. None for a
+/// save that cannot be read: an error of the disk does not mean that the save is damaged.
 std::optional<int64_t> SequenceOf(const std::string& save) {
   const std::string path = Str(save, "/", kManifestFile);
   std::string text;
@@ -98,14 +101,14 @@ std::optional<int64_t> SequenceOf(const std::string& save) {
   }
 }
 
-/// The number of `digits` as it is written; none for another text.
+/// The number that the whole text is; none for another text.
 std::optional<int64_t> NumberOf(std::string_view digits) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
   return error == std::errc() && end == digits.end() ? std::optional(number) : std::nullopt;
 }
 
-/// The number behind the point of a save's name; 0 = none.
+/// The number behind the point of a save's name; 0 if there is none.
 int64_t AgainOf(std::string_view name) {
   const size_t point = name.find('.');
   return point == name.npos ? 0 : NumberOf(name.substr(point + 1)).value_or(-1);
@@ -199,8 +202,8 @@ std::string SaveFolder::Begin(int64_t step) {
   return folder;
 }
 
-/// Once a training has gone back, its names have a number, so that none is of a save that was
-/// removed.
+/// Chooses the name of a new save. Once a training has gone back to an earlier step, its names have
+/// a number, so that no name of a removed save is used again.
 std::string SaveFolder::NewName(int64_t step, int64_t sequence) const {
   const std::string name = SaveName(step);
   if (IsForeign(Inside(name))) throw WorldError(Str(Inside(name), " is in the way, and no save"));
@@ -242,14 +245,16 @@ void SaveFolder::ReplaceLatest(const std::string& name, const std::string& manif
 void SaveFolder::Prune() {
   if (keep_ == 0) return;
   const int64_t beyond = static_cast<int64_t>(saves_.size()) - keep_;
-  // One makes room for the new save. More are there where more were kept before, which the user may
-  // not expect to lose, or where a kill came between a commit and this.
+  // One save beyond `keep` is the normal case, as the new save was just added. There are more if
+  // more were kept before, which the user may not expect to lose, or if the process was killed
+  // between a commit and this call.
   if (beyond > 1) {
     STRATA_LOG(kWarning) << beyond << " saves are removed from " << path_ << ", all but the newest "
                          << keep_ << " (save.keep)";
   }
   while (static_cast<int64_t>(saves_.size()) > keep_) {
-    // The save is renamed first, so that a half-removed one does not have the name of a save.
+    // The save is renamed before it is removed, so that a half-removed save does not have the name
+    // of a save.
     const std::string gone = Inside(Str(kRemoved, ::getpid()));
     RemoveAll(gone);
     if (::rename(Inside(saves_.front().name).c_str(), gone.c_str()) == 0) RemoveAll(gone);

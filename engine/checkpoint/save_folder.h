@@ -11,9 +11,9 @@
 // is renamed, and `latest` is replaced by another rename. If the process is killed at any point,
 // `latest` names the old save or the new one, and that save is complete.
 //
-// No name is used twice, so that nothing has to make room for a save. A training that goes on from
-// an older save comes to steps that are saved already: its saves are named step-00000040.7, behind
-// the point their sequence number.
+// No name is used twice, so no save has to be removed before another one can be written. A training
+// that resumes from an older save reaches steps that are already saved: its saves are named
+// step-00000040.7, with their sequence number behind the point.
 #pragma once
 
 #include <chrono>
@@ -28,9 +28,9 @@
 
 namespace strata {
 
-/// "step-00000040", or with a number above 0 "step-00000040.7".
+/// The name of a save: "step-00000040", or "step-00000040.7" if `again` is above 0.
 std::string SaveName(int64_t step, int64_t again = 0);
-/// The step of such a name; none for other names.
+/// The step in such a name; none for other names.
 std::optional<int64_t> StepOfSave(std::string_view name);
 /// "rank-00003.safetensors".
 std::string RankFileName(int rank);
@@ -40,41 +40,43 @@ struct LatestSave {
   std::string name;
   std::string manifest_digest;
 };
-/// Reads the file `latest`; none when it does not exist. Throws WorldError when it is damaged.
+/// Reads the file `latest`; none if it does not exist. Throws WorldError if it is damaged.
 std::optional<LatestSave> ReadLatest(const std::string& folder);
 
-/// The names of all saves in the folder, sorted by step; empty when there is no such folder.
+/// The names of all saves in the folder, sorted by step; empty if there is no such folder.
 /// Temporary folders are left out.
 std::vector<std::string> ListSaves(const std::string& folder);
 
 /// The folder of the best save (job.save.best) within a folder of saves.
 std::string BestFolder(const std::string& folder);
-/// "nothing was saved in runs"; with the folder of its best save where that has one.
+/// An error text: "nothing was saved in runs", with the folder of its best save if there is one.
 std::string NothingSavedIn(const std::string& folder);
 
-/// The manifest of the save with the path `save`. Throws WorldError when it is missing or damaged,
-/// or has another digest than `expected_digest` ("" = any).
+/// Reads the manifest of the save at the path `save`. Throws WorldError if it is missing or
+/// damaged, or has another digest than `expected_digest` ("" = any).
 Manifest ReadManifest(const std::string& save, const std::string& expected_digest = "");
 
-/// The writer of a folder of saves. Only one rank has it: the one that commits all ranks' saves.
+/// The writer of a folder of saves. Only one rank has it, the one that commits the saves of all
+/// ranks.
 class SaveFolder {
  public:
-  /// Makes the folder if needed, becomes its owner, and removes what unfinished saves have left.
-  /// `keep`: how many saves are kept, 0 = all. Throws ConfigError when another training saves here,
-  /// on whatever machine, and does not end within `patience` (SaveOwner). Throws WorldError when
-  /// the folder cannot be written.
+  /// Creates the folder if needed, becomes its owner, and removes temporary files of unfinished
+  /// saves. `keep` is the number of saves that are kept; 0 = all. Throws ConfigError if another
+  /// training saves to the folder, on any machine, and does not end within `patience` (SaveOwner).
+  /// Throws WorldError if the folder cannot be written.
   SaveFolder(std::string path, int64_t keep,
              std::chrono::duration<double> patience = std::chrono::seconds(5));
 
   const std::string& path() const { return path_; }
-  /// Makes the temporary folder of a new save and returns its path. Where somebody has removed the
-  /// folder of saves, it is made again, with a warning.
+  /// Creates the temporary folder of a new save and returns its path. If the folder of saves was
+  /// removed meanwhile, it is created again, with a warning.
   std::string Begin(int64_t step);
   /// Completes a save: gives the manifest the next sequence number, writes it, syncs, renames the
-  /// folder and replaces `latest`. Then removes the oldest saves beyond `keep`, with a warning
-  /// where these are more than one; saves that cannot be read now may be good, and stay. Nothing
-  /// else removes a save. Returns the save's path. Throws WorldError when a step fails; `latest`
-  /// then names the save before, which is there.
+  /// folder and replaces `latest`. Then removes the oldest saves beyond `keep`, with a warning if
+  /// there are more than one; saves that cannot be read at present may be good, and are kept.
+  /// Nothing else removes a save. Returns the save's path. Throws WorldError if a step fails;
+  /// `latest` then names the previous save, or the new one if only the last sync failed, and that
+  /// save is complete.
   std::string Commit(const std::string& temporary, Manifest manifest);
   /// Removes the temporary folder of a save that failed. Never throws.
   void Discard(const std::string& temporary) const;

@@ -16,7 +16,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/testing.h"
 
-/// Whether flock() fails as on a file system that knows no locks.
+/// True if flock() shall fail as on a file system without locks.
 static bool has_no_locks = false;
 
 extern "C" int flock(int fd, int operation) noexcept {
@@ -34,7 +34,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-/// The names in a folder, without that of its owner's file.
+/// The names in a folder, without the owner's file.
 std::vector<std::string> NamesIn(const std::string& path) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
@@ -104,7 +104,7 @@ TEST(SaveFolderTest, GoingOnFromAnOlderSaveOutlivesTheNewerOnes) {
   }
   SaveFolder folder(test.path(), 3);
   WriteTestSave(folder, 15);
-  WriteTestSave(folder, 20);  // again
+  WriteTestSave(folder, 20);  // the same step again
   EXPECT_EQ(ReadLatest(test.path())->name, "step-00000020.4");
   EXPECT_THAT(ListSaves(test.path()),
               ElementsAre("step-00000015.3", "step-00000020.4", "step-00000030"));
@@ -114,7 +114,7 @@ TEST(SaveFolderTest, GoingOnFromAnOlderSaveOutlivesTheNewerOnes) {
   EXPECT_EQ(TroubleWithSave(test.path()), "");
 }
 
-// What a reader found under a name is what it finds there, or nothing.
+// A reader that has found a save under a name must find the same save there later, or nothing.
 TEST(SaveFolderTest, NoNameIsUsedTwice) {
   TestFolder test;
   std::map<std::string, std::string> digests;
@@ -172,13 +172,13 @@ TEST(SaveFolderTest, OneWriterAtATime) {
                     HasSubstr(Str("process ", ::getpid(), " on "))));
 }
 
-/// Lets the file look as if it had been touched so long ago.
+/// Sets the time of a file back, as if it had last been touched then.
 void Touch(const std::string& path, std::chrono::seconds ago) {
   const auto time = std::filesystem::file_time_type::clock::now() - ago;
   std::filesystem::last_write_time(path, time);
 }
 
-// The lock of another machine tells nothing here.
+// The lock of another machine is not visible here.
 TEST(SaveFolderTest, AnOwnerOnAnotherMachineLivesAsLongAsItIsTouched) {
   TestFolder test;
   WriteText(test.Inside(".owner"), "host7/boot 4711 1");
@@ -191,7 +191,8 @@ TEST(SaveFolderTest, AnOwnerOnAnotherMachineLivesAsLongAsItIsTouched) {
   EXPECT_THAT(NamesIn(test.path()), IsEmpty());
 }
 
-// Nothing but the heartbeat tells of owners, those of this machine as well.
+// Without locks the heartbeat alone decides whether an owner lives, also for owners on this
+// machine.
 TEST(SaveFolderTest, AFileSystemMayHaveNoLocks) {
   has_no_locks = true;
   TestFolder test;
@@ -200,7 +201,7 @@ TEST(SaveFolderTest, AFileSystemMayHaveNoLocks) {
   EXPECT_THAT(ConfigErrorOf([&] { SaveFolder second(test.path(), 2, {}); }),
               HasSubstr("another training saves to"));
   first.reset();
-  WriteText(test.Inside(".owner"), owner);  // as a kill leaves it
+  WriteText(test.Inside(".owner"), owner);  // as a killed process leaves it
   Touch(test.Inside(".owner"), std::chrono::seconds(60));
   EXPECT_EQ(WriteTestSave(*std::make_unique<SaveFolder>(test.path(), 2), 10),
             test.Inside("step-00000010"));
@@ -236,7 +237,8 @@ TEST(SaveFolderTest, AFolderThatIsGoneIsMadeAgain) {
   WriteTestSave(folder, 10);
   for (const bool is_made : {false, true}) {
     std::filesystem::remove_all(folder.path());
-    if (is_made) ::mkdir(folder.path().c_str(), 0700);  // by what makes a folder in it
+    // Another program may have created the folder again.
+    if (is_made) ::mkdir(folder.path().c_str(), 0700);
     EXPECT_EQ(WriteTestSave(folder, 20), test.Inside("runs/step-00000020"));
     EXPECT_EQ(TroubleWithSave(folder.path()), "");
     EXPECT_THAT(ConfigErrorOf([&] { SaveFolder second(folder.path(), 2, {}); }),
@@ -244,7 +246,7 @@ TEST(SaveFolderTest, AFolderThatIsGoneIsMadeAgain) {
   }
 }
 
-/// What is written to stderr while a save is made.
+/// The text that is written to stderr while a save is made.
 std::string ToldBySave(SaveFolder& folder, int64_t step) {
   ::testing::internal::CaptureStderr();
   WriteTestSave(folder, step);
@@ -346,7 +348,7 @@ TEST(SaveFolderTest, BeginsAnew) {
   EXPECT_THAT(NamesIn(folder.Begin(10)), IsEmpty());
 }
 
-// At no moment of a save of a step that is saved already does `latest` name something that is gone.
+// While a step is saved that is already saved, `latest` must never name a save that is gone.
 TEST(SaveFolderTest, ASaveOfTheSameStepTouchesNothingOfTheOther) {
   TestFolder test;
   SaveFolder folder(test.path(), 1);
@@ -354,7 +356,7 @@ TEST(SaveFolderTest, ASaveOfTheSameStepTouchesNothingOfTheOther) {
   const std::string temporary = folder.Begin(10);
   const Manifest manifest = WriteParts(temporary, TestOwners(), 3, 10);
   {
-    const FullDisk full(1);  // takes neither manifest nor `latest`
+    const FullDisk full(1);  // has room for neither manifest nor `latest`
     EXPECT_THAT(ErrorOf([&] { folder.Commit(temporary, manifest); }), HasSubstr("too large"));
   }
   EXPECT_EQ(ReadLatest(test.path())->name, "step-00000010");
@@ -367,7 +369,7 @@ TEST(SaveFolderTest, ASaveWhoseNameDidNotComeToLatestIsCountedAllTheSame) {
   WriteTestSave(folder, 10);
   const std::string text = ReadText(test.Inside("latest"));
   std::filesystem::remove(test.Inside("latest"));
-  ::mkdir(test.Inside("latest").c_str(), 0700);  // no file takes its place
+  ::mkdir(test.Inside("latest").c_str(), 0700);  // a file cannot replace a folder
   EXPECT_THAT(ErrorOf([&] { WriteTestSave(folder, 20); }), HasSubstr("cannot replace"));
   std::filesystem::remove(test.Inside("latest"));
   WriteText(test.Inside("latest"), text);
@@ -378,7 +380,7 @@ TEST(SaveFolderTest, ASaveWhoseNameDidNotComeToLatestIsCountedAllTheSame) {
   EXPECT_EQ(TroubleWithSave(test.path()), "");
 }
 
-// Its disk may give it back: EIO, or too few descriptors, is no reason to remove it.
+// An error such as EIO, or too few descriptors, may pass, so it is no reason to remove a save.
 TEST(SaveFolderTest, ASaveThatCannotBeReadNowIsNotRemoved) {
   TestFolder test;
   {
@@ -387,7 +389,7 @@ TEST(SaveFolderTest, ASaveThatCannotBeReadNowIsNotRemoved) {
   }
   const std::string manifest = test.Inside("step-00000010/manifest.json");
   std::filesystem::rename(manifest, manifest + ".away");
-  ::mkdir(manifest.c_str(), 0700);  // reading it fails, though it is there
+  ::mkdir(manifest.c_str(), 0700);  // reading it fails, though it exists
   {
     SaveFolder folder(test.path(), 1);
     for (const int64_t step : {20, 30}) WriteTestSave(folder, step);

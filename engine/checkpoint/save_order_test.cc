@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// After a power cut the disk has what was synced, and of the rest nothing or anything. So whatever
-// a name leads to is on the disk before it gets that name.
+// After a power failure the disk has what was synced; of the rest it may have anything. So a name
+// must be given only to content that is already on the disk.
 TEST(SaveOrderTest, NothingIsNamedBeforeItIsOnTheDisk) {
   const TestFolder test;
   SaveFolder folder(test.path(), 1);

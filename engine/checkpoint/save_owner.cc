@@ -1,4 +1,5 @@
-// A lock and a file with a heartbeat.
+// The owner of a folder of saves: a lock of the folder, and the file .owner, which a thread touches
+// every kBeat as a heartbeat.
 #include "engine/checkpoint/save_owner.h"
 
 #include <fcntl.h>
@@ -21,20 +22,22 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLook{20};  // neither flock() nor a file's time can be awaited
+// Polling interval: neither flock() nor a change of a file's time can be waited for with a limit.
+constexpr std::chrono::milliseconds kLook{20};
 constexpr int64_t kLongest = 1000;
 
-/// Of this machine since it was started: names may be the same on two, as in containers.
+/// Identifies this machine since its last boot. Host names alone may be equal, as in containers.
 std::string ThisHost() { return Str(HostName(), "/", BootId()); }
 
-/// "host1 (process 123)" of a file's text; the text itself when it is none of ours.
+/// The owner in the file's text, for messages: "process 123 on host1"; the quoted text itself if it
+/// has another form.
 std::string OwnerIn(const std::string& text) {
   const std::vector<std::string> words = Split(text, ' ');
   if (words.size() != 3) return Str("\"", Trim(text), "\"");
   return Str("process ", words[1], " on ", Split(words[0], '/').front());
 }
 
-/// What the file says; "" when it is not there.
+/// The content of the file; "" if it does not exist.
 std::string ReadOwner(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return "";
   return ReadSmallFile(path, kLongest);
@@ -45,7 +48,8 @@ double ModifiedAt(const struct stat& status) {
          1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
 }
 
-/// How long ago the file was touched, by the clock of its file system; infinite when it is gone.
+/// The time since the file was last touched, by the clock of its file system; infinite if it does
+/// not exist. `probe` is a temporary file whose time is the current one.
 Seconds SilenceOf(const std::string& path, const std::string& probe) {
   struct stat status, now;
   const Fd fd(::open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
@@ -89,7 +93,8 @@ SaveOwner::~SaveOwner() {
   }
 }
 
-/// False where the file system knows no locks.
+/// Locks the folder; waits up to `patience`, then throws ConfigError. Returns false if the file
+/// system has no locks.
 bool SaveOwner::Lock(std::chrono::duration<double> patience) {
   const auto end = Clock::now() + patience;
   while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -102,7 +107,8 @@ bool SaveOwner::Lock(std::chrono::duration<double> patience) {
   return true;
 }
 
-/// Of another machine the lock may tell nothing; a heartbeat does.
+/// Waits until an owner that the lock does not exclude is silent for kSilence. This is needed for
+/// owners on other machines, whose locks may not be visible here, and if there are no locks.
 void SaveOwner::WaitForOther(std::chrono::duration<double> patience, bool is_locked) const {
   const std::string owner = ReadOwner(path_);
   if (owner.empty() || (is_locked && owner.starts_with(ThisHost() + " "))) return;

@@ -1,4 +1,4 @@
-// SaveOwner: which process saves to a folder, so that no second one does, on whatever machine.
+// SaveOwner: makes sure that only one process saves to a folder, even among several machines.
 #pragma once
 
 #include <chrono>
@@ -11,33 +11,34 @@
 
 namespace strata {
 
-/// While an object lives, the folder is this process's. Two things say so:
-/// - a lock of the folder's, which the kernel drops when its process ends; it holds on one machine,
-///   and on others only where the file system carries locks; some file systems have none;
-/// - the file `.owner`, "HOST PID WORD", touched every kBeat. Its owner counts as dead when it is
-///   of this machine, where a lock tells, or was not touched for kSilence. Ages are told by the
-///   folder's own file system, so that clocks need not agree.
+/// While an object lives, the folder belongs to this process. Two things express this:
+/// - a lock of the folder, which the kernel drops when the process ends. It works on one machine,
+///   and between machines only if the file system supports that; some file systems have no locks.
+/// - the file `.owner`, "HOST PID WORD", touched every kBeat. Its owner counts as dead if it was on
+///   this machine and the lock is free, or if the file was not touched for kSilence. Ages are
+///   measured by the clock of the folder's file system, so the clocks of the machines need not
+///   agree.
 class SaveOwner {
  public:
   static constexpr std::chrono::milliseconds kBeat{2000};
   static constexpr std::chrono::milliseconds kSilence{10'000};
   static constexpr const char* kFile = ".owner";
-  /// Begins the names of files that become, or are compared with, the owner's; left by a kill.
+  /// The beginning of the names of temporary files of this class; a killed process may leave some.
   static constexpr const char* kTemporary = ".tmp-owner-";
 
-  /// Waits up to `patience` for another owner to be gone: a process that was killed holds its lock
-  /// for a moment. An owner on another machine that has not been touched for a while is waited for
-  /// until kSilence is over. Throws ConfigError that names the owner when it lives; WorldError when
-  /// the folder cannot be written.
+  /// Waits up to `patience` for another owner to go away: a process that was killed holds its lock
+  /// for a moment. If the owner is on another machine and its heartbeat has stopped, waits until
+  /// kSilence is over. Throws ConfigError that names the owner if it is alive; WorldError if the
+  /// folder cannot be written.
   SaveOwner(const std::string& folder, std::chrono::duration<double> patience);
   ~SaveOwner();
   SaveOwner(const SaveOwner&) = delete;
   SaveOwner& operator=(const SaveOwner&) = delete;
 
-  /// Throws WorldError when another process has taken the folder meanwhile, as it may when this
-  /// machine was cut off for longer than kSilence.
+  /// Throws WorldError if another process has taken the folder meanwhile, which is possible if this
+  /// machine was cut off from the file system for longer than kSilence.
   void Check() const;
-  /// Whether the folder is no longer there, or another one has its name.
+  /// True if the folder no longer exists, or another folder has its name now.
   bool IsFolderGone() const;
 
  private:
@@ -47,7 +48,7 @@ class SaveOwner {
   void Beat();
 
   const std::string folder_, path_;
-  std::string text_;  // the file's content
+  std::string text_;  // the content of the file .owner
   Fd lock_;
   Fd file_;
   std::mutex mutex_;

@@ -1,4 +1,4 @@
-// Writes slices piece by piece and digests each on the way.
+// Writes slices in pieces of 4 MiB and computes the digest of each slice on the way.
 #include "engine/checkpoint/save_part.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr int64_t kPiece = int64_t{4} << 20;
 
 SavedTensor TensorOf(const OwnedSlice& owned) { return {owned.name, owned.kind, owned.spec, {}}; }
 
-/// The slice's shape in the file: a box keeps its dims; a range within a box has one dim.
+/// The slice's shape in the file: a box keeps its dims; a range of a box's elements has one dim.
 std::vector<int64_t> StoredShape(const Slice& slice) {
   return slice.is_box() ? slice.shape : std::vector<int64_t>{slice.count};
 }
@@ -45,7 +45,8 @@ SavePart WritePart(const std::string& folder, int rank, const std::vector<OwnedS
   if (slices.empty()) return part;
   const std::string file = RankFileName(rank);
   std::vector<TensorDeclaration> declarations;
-  std::map<std::string, size_t> places;  // name in the file -> index in `slices`
+  // Maps a name in the file to an index in `slices`.
+  std::map<std::string, size_t> places;
   for (const OwnedSlice& owned : slices) {
     const std::string name = StoredSliceName(TensorOf(owned), owned.slice);
     places[name] = declarations.size();

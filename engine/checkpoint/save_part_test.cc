@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-// ---- What peers send
+// ---- parts that peers send
 
 const char kPart[] =
     R"({"files":[{"name":"rank-00001.safetensors","bytes":100,)"
@@ -125,7 +125,7 @@ TEST(AddPartTest, RanksMustAgreeInAll) {
   }
 }
 
-// ---- What a rank writes
+// ---- files that a rank writes
 
 class WritePartTest : public testing::Test {
  protected:

@@ -1,4 +1,5 @@
-// An index names its files; what they hold is asked of the files themselves.
+// An index says only which tensor is in which file; shapes and dtypes are read from the files
+// themselves.
 #include "engine/checkpoint/shards.h"
 
 #include <filesystem>
@@ -19,7 +20,8 @@ namespace fs = std::filesystem;
 constexpr const char* kIndexEnd = ".index.json";
 constexpr int64_t kLargestIndex = int64_t{32} << 20;
 constexpr size_t kDeepest = 20;
-constexpr std::string_view kNoName("/\0", 2);  // what a path would end, or go elsewhere, with
+// Characters that would end a path, or lead out of the folder.
+constexpr std::string_view kNoName("/\0", 2);
 
 void Add(const StoredTensor& stored, const std::string& file, Manifest& manifest) {
   const std::optional<DType> dtype = FromStoredName(stored.dtype);
@@ -33,8 +35,8 @@ void Add(const StoredTensor& stored, const std::string& file, Manifest& manifest
                               {{Slice::Whole(stored.shape), file, ""}}});
 }
 
-/// What `inspect --merge` writes beside a parameter, "3.weight#exp_avg", is no parameter of its
-/// own.
+/// Marks the tensors that `inspect --merge` writes beside a parameter, such as "3.weight#exp_avg",
+/// as moments.
 void TellMoments(Manifest& manifest) {
   std::set<std::string_view> names;
   for (const SavedTensor& tensor : manifest.tensors) names.insert(tensor.name);

@@ -1,5 +1,5 @@
-// Shards: a folder of published weights, as Hugging Face's hub has them: one file, or several with
-// an index of which tensor is where.
+// Shards: a folder of published weights, as on Hugging Face's hub: one file, or several files with
+// an index that says which tensor is in which.
 #pragma once
 
 #include <map>
@@ -14,22 +14,22 @@
 
 namespace strata {
 
-/// The file of the folder that says what is in it: model.safetensors, model.safetensors.index.json,
-/// pytorch_model.bin or pytorch_model.bin.index.json, the first that is there, as transformers
-/// takes it. None where there is none of them.
+/// The file of the folder that holds or lists its tensors: the first of model.safetensors,
+/// model.safetensors.index.json, pytorch_model.bin and pytorch_model.bin.index.json that exists, in
+/// the order that transformers uses. None if there is none of them.
 std::optional<std::string> PublishedIn(const std::string& folder);
 
-/// The files that an index, read from `path`, names, each with the tensors that it says they have.
-/// Throws WorldError for a damaged one and for files outside of its folder.
+/// Parses an index that was read from `path`: the files that it names, each with the names of its
+/// tensors. Throws WorldError for a damaged index and for files outside its folder.
 std::map<std::string, std::vector<std::string>> ParseIndex(std::string_view text,
                                                            const std::string& path);
 
-/// What files of tensors hold, each tensor whole and without a digest. `path` is one file
+/// Describes the tensors of published files, each whole and without a digest. `path` is one file
 /// (TensorFile), or an index: {"weight_map": {"h.0.weight": "model-00001-of-00002.safetensors"}}.
-/// All are parameters, but for moments that merged saves have, "3.weight#exp_avg". Tensors of
-/// dtypes that Strata does not know are its `foreign`. Throws WorldError that names file
-/// and tensor for a damaged index, shards that are missing or lie outside the folder, and tensors
-/// that they lack.
+/// All tensors are parameters, except the moments of merged saves, such as "3.weight#exp_avg".
+/// Tensors of dtypes that Strata does not know are in `foreign`. Throws WorldError that names the
+/// file and the tensor for a damaged index, shards that are missing or outside the folder, and
+/// tensors that a shard lacks.
 Manifest ManifestOfFiles(const std::string& path);
 
 }  // namespace strata

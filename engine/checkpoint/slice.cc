@@ -1,4 +1,12 @@
-// Boxes and ranges: whether they fill a tensor, and which runs of elements two of them share.
+// Boxes and ranges of elements.
+//
+// TroubleWithSlices() checks that slices hold each element of a tensor once: the ranges of each box
+// must fill it, no two boxes may overlap, and the sizes of the boxes must add up to the tensor's.
+// It compares all pairs of boxes, so their number is limited.
+//
+// ForEachRun() finds the elements that a slice and a box share. The last dims in which both are
+// equal are merged into one; the remaining dims are walked in rows along the last of them, and each
+// row of `from` shares at most one run with `to`. The cost is one step per row of `from`.
 #include "engine/checkpoint/slice.h"
 
 #include <algorithm>
@@ -11,7 +19,7 @@
 namespace strata {
 namespace {
 
-/// The most boxes of one tensor. There is a limit, since every pair of boxes is compared.
+/// The most boxes of one tensor. It is limited since every pair of boxes is compared.
 constexpr size_t kMostBoxes = 1024;
 
 bool LiesWithin(const Slice& slice, std::span<const int64_t> tensor) {
@@ -40,7 +48,7 @@ bool Overlap(const BoxOf& a, const BoxOf& b) {
   return true;
 }
 
-/// True when the ranges of one box hold each of its `elements` elements once. Sorts them.
+/// True if the ranges of one box hold each of its `elements` elements once. Sorts the ranges.
 bool FillTheBox(std::vector<const Slice*>& ranges, int64_t elements) {
   std::ranges::sort(ranges, {},
                     [](const Slice* range) { return std::pair(range->begin, range->count); });
@@ -52,10 +60,10 @@ bool FillTheBox(std::vector<const Slice*>& ranges, int64_t elements) {
   return end == elements;
 }
 
-/// How two boxes are walked in rows. Both boxes are equal in the dims from `dim` on. A row runs
+/// How two boxes are walked in rows. The boxes are equal in the dims from `dim` on. A row runs
 /// along dim - 1, the last dim in which they differ.
 struct Rows {
-  size_t dim;     ///< 0 when the boxes are equal
+  size_t dim;     ///< 0 if the boxes are equal
   int64_t inner;  ///< elements of one step along dim - 1
 };
 
@@ -71,7 +79,8 @@ Rows RowsOf(const Slice& from, const Slice& to) {
   return rows;
 }
 
-/// The number of the row of `to` that lies at row `row` of `from`; -1 when `to` does not have it.
+/// The number of the row of `to` that coincides with row `row` of `from`; -1 if `to` does not have
+/// it.
 int64_t RowIn(const Slice& to, const Slice& from, size_t dims, int64_t row) {
   int64_t place = 0, stride = 1;
   for (size_t dim = dims; dim-- > 0;) {
@@ -138,7 +147,7 @@ void ForEachRun(const Slice& from, const Slice& to,
   if (rows.dim == 0) return copy(0, from.begin, from.count);
   const size_t last = rows.dim - 1;
   const int64_t from_row = from.shape[last] * rows.inner, to_row = to.shape[last] * rows.inner;
-  // Where a row of `to` begins, counted in elements from the beginning of the row of `from`.
+  // The beginning of a row of `to`, counted in elements from the beginning of the row of `from`.
   const int64_t shift = (to.offset[last] - from.offset[last]) * rows.inner;
   const int64_t end = from.begin + from.count;
   for (int64_t row = from.begin / from_row; row * from_row < end; ++row) {

@@ -17,28 +17,29 @@
 namespace strata {
 
 struct Slice {
-  std::vector<int64_t> offset;  ///< of the box in the tensor, for each dim
-  std::vector<int64_t> shape;   ///< of the box
-  int64_t begin = 0;            ///< the first element held, counted row-major within the box
-  int64_t count = 0;            ///< how many elements are held
+  std::vector<int64_t> offset;  ///< of the box in the tensor, per dim
+  std::vector<int64_t> shape;   ///< of the box, per dim
+  /// The first element that is held, counted row-major within the box.
+  int64_t begin = 0;
+  int64_t count = 0;  ///< number of elements that are held
 
   /// All elements of a tensor.
   static Slice Whole(std::vector<int64_t> shape);
   /// All elements of a box.
   static Slice Box(std::vector<int64_t> offset, std::vector<int64_t> shape);
 
-  /// True when the slice is all of its box.
+  /// True if the slice is all of its box.
   bool is_box() const;
-  /// True when the slice is all of a tensor with this shape.
+  /// True if the slice is all of a tensor with this shape.
   bool is_whole(std::span<const int64_t> tensor) const;
-  /// As numpy would write it: "[0:4, 3:6]", "[0:4, 3:6].flat[2:7]".
+  /// The slice as numpy would write it: "[0:4, 3:6]", "[0:4, 3:6].flat[2:7]".
   std::string ToString() const;
   bool operator==(const Slice&) const = default;
 };
 
-/// "" when the slices together hold each element of a tensor once; else what is wrong. `tensor` is
-/// the tensor's shape; its sizes are >= 0 and their product fits an int64. The slices may come from
-/// a hostile file and hold any numbers.
+/// Returns "" if the slices together hold each element of a tensor once; otherwise what is wrong.
+/// `tensor` is the tensor's shape; its sizes are >= 0 and their product fits an int64. The slices
+/// may come from a hostile file and hold any numbers.
 std::string TroubleWithSlices(std::span<const int64_t> tensor, const std::vector<Slice>& slices);
 
 /// Calls copy(i, j, n) for every run of n elements that both slices hold: elements i to i+n-1 of

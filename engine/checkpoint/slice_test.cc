@@ -144,7 +144,7 @@ TestTensor Numbered(const std::vector<int64_t>& shape) {
   return {"t", TensorKind::kParameter, shape, 0};
 }
 
-/// True when the slices hold each element once.
+/// True if the slices hold each element once.
 bool HoldEachOnce(const std::vector<int64_t>& shape, const std::vector<Slice>& slices) {
   std::vector<int> times(static_cast<size_t>(Product(shape)), 0);
   for (const Slice& slice : slices) {
@@ -156,7 +156,7 @@ bool HoldEachOnce(const std::vector<int64_t>& shape, const std::vector<Slice>& s
 TEST(SliceTest, BoxesAndWholes) {
   const struct {
     Slice slice;
-    bool is_box, is_whole;  // of (4, 6)
+    bool is_box, is_whole;  // for a tensor (4, 6)
     const char* text;
   } kCases[] = {
       {Slice::Whole({4, 6}), true, true, "[0:4, 0:6]"},

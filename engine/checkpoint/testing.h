@@ -1,5 +1,4 @@
-// Helpers for tests: temporary folders and files, small saves of three ranks, and
-// files of weights.
+// Helpers for tests: temporary folders and files, small saves of three ranks, and files of weights.
 #pragma once
 
 #include <stdlib.h>
@@ -51,7 +50,7 @@ inline void WriteText(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
 }
 
-/// All boxes of a tensor, empty ones too.
+/// All boxes of a tensor, including empty ones.
 inline std::vector<Slice> AllBoxes(const std::vector<int64_t>& shape) {
   std::vector<Slice> boxes = {Slice::Whole({})};
   for (const int64_t size : shape) {
@@ -84,7 +83,7 @@ struct TestTensor {
     for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
     return values;
   }
-  /// The elements that a slice holds, found one by one.
+  /// The elements that a slice holds, found one by one, as a reference for faster code.
   std::vector<float> Of(const Slice& slice) const {
     std::vector<float> box;
     const std::vector<float> all = values();
@@ -102,7 +101,7 @@ struct TestTensor {
   }
 };
 
-/// Which rank owns which slice of which tensor.
+/// A slice of a tensor, and the rank that owns it.
 struct TestOwner {
   int rank = 0;
   TestTensor tensor;
@@ -169,7 +168,7 @@ inline std::string WriteTestSave(SaveFolder& folder, int64_t step) {
   return folder.Commit(temporary, WriteParts(temporary, TestOwners(), 3, step));
 }
 
-/// A tensor of a test's file: its elements count from `first` on.
+/// A tensor of a test file: its elements count from `first` on.
 struct TestWeight {
   std::string name;
   std::vector<int64_t> shape;

@@ -30,8 +30,8 @@ int64_t MostLabel(const Array& array) {
   return most;
 }
 
-/// One more than the largest label; 0 where the targets are no labels: numbers with a fraction,
-/// several a sample, or some that are negative.
+/// The number of classes, one more than the largest label. 0 if the targets are not labels: numbers
+/// with a fraction, several per sample, or some that are negative.
 int64_t ClassesOf(const Array& array) {
   if (array.spec.shape.size() != 1) return 0;
   switch (array.spec.dtype) {
@@ -84,7 +84,7 @@ class Arrays : public Dataset {
   const int64_t classes_;
 };
 
-/// MNIST's bytes: images as floats from 0 to 1, labels as int64.
+/// MNIST's files of bytes: images become floats from 0 to 1, labels become int64.
 class Idx : public Dataset {
  public:
   Idx(Array images, Array labels)

@@ -1,5 +1,5 @@
-// Broken data files: missing, cut off, too long, or nonsense. Each gives an error that names the
-// file and the expected content.
+// Broken data files: missing, cut off, too long, or nonsense. Each must give an error that names
+// the file and the expected content.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -43,7 +43,7 @@ TEST_F(BrokenFiles, WhatIsNoFileIsRefusedUnread) {
   for (const auto& [path, why] : cases) {
     EXPECT_EQ(ErrorOf("digits", Options({{"path", path}})),
               "cannot read " + path + " (the UCI digits; tools/setup puts them there): " + why);
-    if (path == folder_) continue;  // a source of texts reads a folder's files
+    if (path == folder_) continue;  // the source text reads all files of a folder
     EXPECT_EQ(TextError(path), "cannot read " + path + " (text for training): " + why);
   }
   std::filesystem::create_directories(folder_ / "test_batch.bin");
@@ -120,8 +120,8 @@ TEST_F(BrokenFiles, DigitsMayHaveEmptyLinesAndReturns) {
   EXPECT_EQ(Open("digits", Options({{"path", Write("digits.csv", text)}}))->size(), 6);
 }
 
-/// Cuts the file at many places. A cut within a line gives an error that names the line. A cut
-/// between lines is an error only when too few digits are left.
+/// Cuts the file at many places. A cut within a line must give an error that names the line. A cut
+/// between lines is an error only if too few digits are left.
 TEST_F(BrokenFiles, DigitsCutOffAnywhere) {
   const std::string whole = DigitsLines(6);
   for (size_t size = 0; size < whole.size(); size += 7) {

@@ -1,4 +1,5 @@
-// A thousand broken files of each kind: each gives an error that names the file, none a crash.
+// A thousand broken files of each kind. Each must give an error that names the file, and none may
+// crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ constexpr int kFiles = 1000;
 
 class BrokenMany : public DatasetTest {
  protected:
-  /// Opens and reads all of it; the error, or "".
+  /// Opens the data and reads all samples; returns the error, or "".
   std::string ErrorOfReading(const Value& source) {
     return strata::ErrorOf([&] {
       const auto dataset = OpenDataset(SpecOf(source, context_), context_);
@@ -25,7 +26,8 @@ class BrokenMany : public DatasetTest {
   size_t Below(size_t count) { return random_() % count; }
 };
 
-/// Cut off, flipped in the header, empty, of another type, or with bytes of zero inside.
+/// Images that are cut off, have a bit flipped in the header, are empty or of another type, or
+/// contain zero bytes.
 TEST_F(BrokenMany, ImagesAreNamed) {
   const std::vector<std::string> whole = {Content(TestData("picture.png")),
                                           Content(TestData("picture.jpg")),
@@ -49,7 +51,7 @@ TEST_F(BrokenMany, ImagesAreNamed) {
         content = std::string(1 + Below(300), static_cast<char>(Below(255)));
         break;
       default:
-        // JPEG's first table of codes, PNG's pixels: both are checked.
+        // The zeros go into JPEG's first Huffman table or into PNG's pixels; both are checked.
         const size_t at = is_png ? content.size() - 40 : content.find("\xff\xc4") + 5;
         for (size_t k = 0; k < 20; ++k) content[at + k] = 0;
     }
@@ -58,7 +60,7 @@ TEST_F(BrokenMany, ImagesAreNamed) {
   }
 }
 
-/// A cell too many or too few, a word among numbers, a quote that does not close, a zero.
+/// Tables with a cell too many or too few, a word among numbers, an unclosed quote, or a zero byte.
 TEST_F(BrokenMany, TablesAreNamedWithTheirLine) {
   for (int i = 0; i < kFiles; ++i) {
     std::vector<std::vector<std::string>> rows;
@@ -134,7 +136,7 @@ TEST_F(BrokenMany, JsonLinesAreNamedWithTheirLine) {
   }
 }
 
-/// With broken="skip" the whole images remain, and every place has one.
+/// With broken="skip" a whole image is read in the place of each broken one.
 TEST_F(BrokenMany, SkippedImagesAreReplaced) {
   Write("a/1.png", "no image");
   Write("a/2.png", Content(TestData("picture.png")));

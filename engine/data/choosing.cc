@@ -1,4 +1,4 @@
-// Steps that choose samples: part, take, concat, shuffled, filter.
+// Steps that choose samples of other data: part, take, concat, shuffled, filter.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -15,7 +15,7 @@
 namespace strata::data {
 namespace {
 
-/// Some samples of another dataset, in some order.
+/// Some samples of another dataset, in a given order.
 class Chosen : public Step {
  public:
   Chosen(std::shared_ptr<const Dataset> of, std::vector<int64_t> indices, std::string how)
@@ -64,7 +64,8 @@ class Concat : public Step {
   int64_t size() const override { return ends_.back(); }
   int64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override { return class_names_; }
-  /// That of the first table, since the others are alike; any of them may fill in its means.
+  /// The encoding of the first table, since RequireAlike() has checked that the others agree with
+  /// it. `fills` is true if it is true for any part.
   std::string encoding() const override {
     std::optional<TableEncoding> encoding;
     for (const auto& part : parts_) {
@@ -108,7 +109,7 @@ class Concat : public Step {
   const StepInputs parts_;
   std::vector<int64_t> ends_;
   int64_t classes_ = 0;
-  std::vector<std::string> class_names_;  // none where parts have several
+  std::vector<std::string> class_names_;  // empty if the parts differ
   bool has_targets_ = true;
 };
 
@@ -135,7 +136,9 @@ std::unique_ptr<Dataset> OpenTake(const Value& options, StepInputs of, const Dat
 }
 
 std::unique_ptr<Dataset> OpenConcat(const Value&, StepInputs of, const DatasetContext&) {
-  NamedFacts table, named;  // the first part that has each: others' numbers must mean the same
+  // The first part that is a table, and the first that has class names; the parts behind it must
+  // agree with it.
+  NamedFacts table, named;
   NamedClasses classes;
   for (size_t i = 0; i < of.size(); ++i) {
     const std::string whose = Str("part ", i + 1, " of concat");
@@ -166,8 +169,9 @@ std::unique_ptr<Dataset> OpenFilter(const Value& options, StepInputs of,
                                     const DatasetContext& context) {
   const FunctionRef& function = options["f"].as_function();
   if (!context.script) throw ConfigError("filter needs its script");
-  // Not of the job's seed: parts by number (split), and the facts that a job is planned by, are
-  // made where that is not known, and must be of the same samples.
+  // The seed is not the job's. split{...} makes parts by number, and the facts that a job is
+  // planned with are determined where the job's seed is not known; both must choose the same
+  // samples.
   constexpr uint64_t kSeed = 0;
   const uint64_t purpose = ScriptedPurpose(3, "filter", options);
   std::vector<int64_t> kept;

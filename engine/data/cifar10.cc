@@ -18,8 +18,8 @@ constexpr int kSide = kCifar10Side;
 constexpr int kPlane = kSide * kSide;
 constexpr size_t kRecord = 1 + 3 * kPlane;
 
-/// Where one output pixel lies along one dim: the input pixels on both sides of it, and the weight
-/// of the second one.
+/// The source of one output pixel along one dim: the input pixels on both sides of it, and the
+/// weight of the second one.
 struct Tap {
   int low, high;
   float share;

@@ -1,5 +1,5 @@
-// Tests the resized images of CIFAR-10 against a plain bilinear resize, which follows the
-// definition of PyTorch's interpolate(mode="bilinear", align_corners=False).
+// Compares the resized images of CIFAR-10 with a plain bilinear resize that follows the definition
+// of PyTorch's interpolate(mode="bilinear", align_corners=False).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<double, 3> kMean = {0.4914, 0.4822, 0.4465};
 constexpr std::array<double, 3> kDeviation = {0.2470, 0.2435, 0.2616};
 
-/// A record with random pixels.
+/// A record with random pixels and the label 1.
 std::string RandomRecord(unsigned seed) {
   std::mt19937 random(seed);
   std::string record(1, '\1');
@@ -28,8 +28,8 @@ double Pixel(const std::string& record, int channel, int y, int x) {
   return static_cast<uint8_t>(record[at]) / 255.0;
 }
 
-/// Where output pixel `i` of `size` lies in the source, clamped to the centres of the first and the
-/// last pixel.
+/// The position of output pixel `i` of `size` in the source, clamped to the centres of the first
+/// and the last pixel.
 double Place(int64_t i, int64_t size) {
   const double place = (static_cast<double>(i) + 0.5) * 32 / static_cast<double>(size) - 0.5;
   return std::clamp(place, 0.0, 31.0);

@@ -1,5 +1,9 @@
-// The data source "csv": rows of a table. The file is read twice: what its columns hold, then the
-// numbers.
+// The data source "csv": rows of a table. The file is read twice. The first pass (MakeScheme)
+// determines for each column whether it holds numbers or words, its words, its mean and its
+// deviation; the second (class Csv) converts all cells to float32 with this scheme and keeps them
+// in memory. A column of numbers becomes one number, a column of words a 0 or 1 per word. With the
+// option `like` the first pass reads the file of the training instead, so that test data is
+// converted in the same way. The cost is linear in the size of the file.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -31,7 +35,8 @@ bool IsMissing(std::string_view text) {
   return false;
 }
 
-/// A number, or none. One that is too large for a double is infinite; "inf" is none.
+/// The number that the text is, or none. A number that is too large for a double is infinite; the
+/// text "inf" is not a number.
 std::optional<double> NumberIn(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double number = 0;
@@ -42,27 +47,32 @@ std::optional<double> NumberIn(std::string_view text) {
   return error == std::errc() && std::isfinite(number) ? std::make_optional(number) : std::nullopt;
 }
 
-/// Whether a float holds it: it is rounded to one that is finite.
+/// True if the number is finite after rounding to float.
 bool FitsFloat(double number) {
   constexpr double kLeastInfinite = 0x1.ffffffp127;
   return std::abs(number) < kLeastInfinite;
 }
 
-/// What a column holds, over all rows.
+/// The content of a column over all rows.
 struct Column {
   std::string name;
-  size_t place = 0;  // in a row
+  size_t place = 0;  // index of its cell in a row
   int64_t numbers = 0, words = 0, missing = 0;
-  double mean = 0, squares = 0;  // of the numbers; Welford's sums
-  bool is_whole = true;          // all numbers are whole and at least 0
+  double mean = 0, squares = 0;  // of the numbers, by Welford's method
+  bool is_whole = true;          // true if all numbers are whole and at least 0
   double most = 0;
-  std::set<std::string> different;  // words and numbers as they are written; at most kMostWords + 1
-  std::string odd_word, odd_number;      // where the first of each is
-  std::string too_large;                 // the error of the first number that is
-  std::map<std::string, int64_t> index;  // of words, once they are known
+  // Distinct words and numbers as they are written; at most kMostWords + 1.
+  std::set<std::string> different;
+  // Place and text of the first word and of the first number, for errors.
+  std::string odd_word, odd_number;
+  // The error for the first number that float32 cannot hold.
+  std::string too_large;
+  // The number of each word; filled by Settle().
+  std::map<std::string, int64_t> index;
 
   bool has_words() const { return words > numbers; }
-  /// Most rows have a word that hardly another one has.
+  /// True if the column probably holds free texts: there are many words, and on average fewer than
+  /// two rows share one.
   bool has_texts() const {
     constexpr size_t kFew = 20;
     return has_words() && index.size() > kFew && 2 * std::ssize(index) > words;
@@ -77,12 +87,13 @@ struct Column {
 struct TableOptions {
   std::string path;
   char separator = ',';
-  std::optional<bool> header = {};  // none: nobody says, names are expected
+  std::optional<bool> header = {};  // none: the user does not say; names are expected
 
   bool has_header() const { return header.value_or(true); }
 };
 
-/// Calls body(row, place) for every row behind the header. Rows have as many cells as it.
+/// A CSV file with column names. ForEachRow() calls body(row, "PATH:LINE") for every row behind the
+/// header, and checks that it has as many cells as the first line.
 class Table {
  public:
   explicit Table(const TableOptions& options)
@@ -170,7 +181,9 @@ void Note(Column& column, const CsvCell& cell, const std::string& row) {
   column.most = std::max(column.most, *number);
 }
 
-/// Numbers and words in one column are a mistake, unless words are the most of it.
+/// Decides whether the column holds numbers or words, after all rows were read. A word in a column
+/// that has mostly numbers is an error; a number in a column that has mostly words is taken as a
+/// word.
 void Settle(Column& column, const std::string& path) {
   if (column.numbers + column.words == 0) {
     throw WorldError(Str(path, ": column \"", column.name, "\" has no values"));
@@ -191,7 +204,7 @@ void Settle(Column& column, const std::string& path) {
   }
 }
 
-/// What all columns hold that are used, from the file of the training.
+/// How cells become numbers: the content of all columns that are used, in the file of the training.
 struct Scheme {
   std::vector<Column> inputs;
   Column target;
@@ -207,7 +220,7 @@ struct Scheme {
 
 std::string NameOf(const Value& name) { return name.is_string() ? name.as_string() : name.ToLua(); }
 
-/// Of a file with one column, which most often has another separator; else "".
+/// A hint for a file that has one column, which usually means another separator; otherwise "".
 std::string OneColumnHint(const Table& table) {
   if (table.names().size() != 1) return "";
   const auto text = [](char separator) {
@@ -236,7 +249,9 @@ Column ColumnOf(const Table& table, const Value& name) {
   return column;
 }
 
-/// Without a target all columns but the one of its name are inputs.
+/// Determines the scheme of a file. The inputs are the option `columns`, or else all columns except
+/// the target. If `has_target` is false, the file has no target, and a column with its name is left
+/// out.
 Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
   Scheme scheme;
   const Value& target = options["target"];
@@ -283,11 +298,12 @@ Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
   return scheme;
 }
 
-/// As rows in another order give it, too.
+/// Six digits, so that the order of the rows, which changes the last bits of a mean, does not
+/// change the digest.
 std::string Rounded(double number) { return Printf("%.6g", number); }
 
-/// The columns with words, those with the most first: numbers that are written in another way
-/// ("1,000") and dates are among them.
+/// The columns with words, for a note, those with the most words first. Numbers in an unusual form
+/// ("1,000") and dates are often among them by mistake.
 std::string WordsText(const Scheme& scheme) {
   std::vector<const Column*> columns;
   for (const Column& column : scheme.inputs) {
@@ -306,7 +322,7 @@ std::string WordsText(const Scheme& scheme) {
   return Join(texts, ", ") + (columns.size() > kShown ? ", ..." : "");
 }
 
-/// The columns whose words are most likely texts.
+/// The names of the columns that probably hold free texts.
 std::string TextsText(const Scheme& scheme) {
   std::vector<std::string> names;
   for (const Column& column : scheme.inputs) {
@@ -452,7 +468,7 @@ class Csv : public Dataset {
   const Scheme scheme_;
   const bool has_targets_, has_names_, normalise_, fills_, takes_unknown_;
   const std::string path_;
-  bool has_filled_ = false;  // a missing number
+  bool has_filled_ = false;  // true if a mean took the place of a missing number
   std::vector<float> values_;
   std::vector<double> targets_;
 };

@@ -1,4 +1,4 @@
-// Tables: what becomes of columns, and errors that name file, line and column.
+// Tests how the columns of tables become numbers, and that errors name file, line and column.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ TEST_F(CsvTest, WordsAsTargetsAreClasses) {
   EXPECT_EQ(houses->target().ToString(), "int64 ()");
   EXPECT_EQ(houses->classes(), 2);
   EXPECT_EQ(Ints(*houses, 0, true), (std::vector<int64_t>{1}));
-  // Mean 3 and deviation sqrt(2/3) of the rooms.
+  // The numbers of rooms have the mean 3 and the deviation sqrt(2/3).
   EXPECT_THAT(Floats(*houses, 0)[0], FloatEq(-1.2247449f));
   EXPECT_THAT(Floats(*houses, 2)[0], FloatEq(0));
 }
@@ -245,13 +245,13 @@ TEST_F(CsvTest, NumbersThatNoFloatHoldsAreRefused) {
               ElementsAre(std::numeric_limits<float>::max()));
   EXPECT_THAT(ErrorOfTable("x,y\n1e300,1\n2,1\n", {{"normalise", true}}),
               HasSubstr("a number that float32 holds"));
-  // The scheme of the training has not seen the numbers of the test.
+  // The scheme comes from the training file, which does not have the large number of the test file.
   const std::string training = Write("train.csv", "x,y\n1e-30,1\n2e-30,1\n");
   for (const char* number : {"1e39", "3e38"}) {
     EXPECT_EQ(ErrorOfTable(Str("x,y\n", number, ",1\n"), {{"like", training}, {"normalise", true}}),
               Str("a.csv:2:1: column \"x\": expected a number that float32 holds, got ", number));
   }
-  // Of words such a number is one.
+  // In a column of words such a number is a word.
   EXPECT_EQ(OpenTable("id,y\na,1\nb,1\n1e39,1\n")->input().shape[0], 3);
 }
 
@@ -276,7 +276,7 @@ TEST_F(CsvTest, AFileOfOneColumnNamesTheSeparator) {
 TEST_F(CsvTest, OtherSeparators) {
   EXPECT_EQ(OpenTable("x\ty\n1\t2\n", {{"separator", "tab"}})->size(), 1);
   EXPECT_EQ(OpenTable("x;y\n1;2\n", {{"separator", ";"}})->size(), 1);
-  // By the ending where none is given: of each file its own.
+  // Without the option the separator follows from the ending of each file.
   const Value::Map tabs = {{"path", Write("new.tsv", "x\tcity\n1\tParis, F\n")},
                            {"like", Write("train.csv", "x,city,y\n1,\"Paris, F\",2\n")},
                            {"targets", false}};

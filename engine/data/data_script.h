@@ -1,5 +1,5 @@
-// Samples as plain bytes, and DataScript: a script's functions on them. Torch-free; lua/ implements
-// it.
+// Samples as plain bytes, and DataScript, the interface for calling a script's functions on them.
+// Torch-free; lua/ implements it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace strata {
 
-/// Tensors as plain bytes, behind each other.
+/// Tensors as plain bytes, one after the other.
 struct PlainTensors {
   TensorSpecs specs;
   std::string bytes;
@@ -19,11 +19,11 @@ struct PlainTensors {
 
 struct PlainSample {
   PlainTensors input;
-  PlainTensors target;  ///< may be none
+  PlainTensors target;  ///< may be empty
 };
 
-/// From any thread: calls take their turns. Random draws inside come from `seed`. Throws
-/// ConfigError with the script's file and line.
+/// Calls functions of a script. Any thread may call; calls are serialised. Random draws inside a
+/// function are seeded with `seed`. Throws ConfigError with the script's file and line.
 class DataScript {
  public:
   virtual ~DataScript() = default;
@@ -35,7 +35,7 @@ class DataScript {
   /// function(input, target) -> input, target
   virtual PlainSample Map(const FunctionRef& function, const PlainSample& sample,
                           uint64_t seed) = 0;
-  /// function(input, target) -> whether to keep the sample
+  /// function(input, target) -> true to keep the sample
   virtual bool Keeps(const FunctionRef& function, const PlainSample& sample, uint64_t seed) = 0;
 };
 

@@ -36,7 +36,8 @@ PlainSample Dataset::ReadPlain(Sample sample) const {
 }
 
 uint64_t SampleSeed(uint64_t seed, Sample sample, uint64_t purpose) {
-  uint64_t state = ~seed;  // ForwardSeed() of layers begins with the seed itself
+  // Inverted, since ForwardSeed() of layers begins with the seed itself.
+  uint64_t state = ~seed;
   for (const uint64_t word :
        {static_cast<uint64_t>(sample.epoch), static_cast<uint64_t>(sample.index), purpose}) {
     state = SplitMix(state + word);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPixels = 64;
 constexpr float kWhite = 16;
-constexpr int64_t kHeldOut = 5;  // every fifth
+constexpr int64_t kHeldOut = 5;  // every fifth image is held out
 
 struct Image {
   float pixels[kPixels];
@@ -45,7 +45,7 @@ class Digits : public Dataset {
   bool train_;
 };
 
-/// One line: 64 pixels from 0 to 16 and the label, with commas between them.
+/// Reads one line: 64 pixels from 0 to 16 and the label, separated by commas.
 Image ParseLine(std::string_view line, const std::string& place) {
   Image image{};
   const char* at = line.data();

@@ -1,4 +1,4 @@
-// The data source "image_folder": files of images in a folder for each class.
+// The data source "image_folder": image files in one folder per class.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -30,11 +30,12 @@ struct File {
 struct Folder {
   std::vector<std::string> classes;
   std::vector<File> files;
-  std::vector<std::string> others;  ///< files that are no images
-  int64_t deep = 0;                 ///< images of sub-folders
+  std::vector<std::string> others;  ///< files that are not images
+  int64_t deep = 0;                 ///< number of images below the folder of their class
 };
 
-/// Folders that have been read, by device and inode: links may lead to one again.
+/// The folders that have been read, by device and inode. Symbolic links may lead to one of them
+/// again.
 using Seen = std::set<std::pair<dev_t, ino_t>>;
 
 bool IsImageName(const fs::path& path) {
@@ -42,7 +43,7 @@ bool IsImageName(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
-/// What is in a folder but hidden files, sorted.
+/// The entries of a folder except hidden ones, sorted.
 struct Listed {
   std::vector<fs::path> folders, files;
 };
@@ -62,7 +63,8 @@ Listed ListOf(const fs::path& folder) {
   return listed;
 }
 
-/// Adds the images of a folder, then those of its sub-folders, however deep, each once.
+/// Adds the images of a folder, then those of its sub-folders at any depth. Each folder is read
+/// once.
 void AddImages(const fs::path& place, int64_t label, Folder& folder, Seen& seen) {
   struct stat status;
   if (::stat(place.c_str(), &status) != 0) return;
@@ -80,7 +82,7 @@ void AddImages(const fs::path& place, int64_t label, Folder& folder, Seen& seen)
   for (const fs::path& sub : listed.folders) AddImages(sub, label, folder, seen);
 }
 
-/// An image, or those of a folder, whatever they show.
+/// Lists a single image, or all images of a folder, without classes.
 Folder ListUnlabelled(const std::string& path) {
   Folder folder;
   if (!fs::is_directory(path) && IsImageName(path)) {
@@ -156,7 +158,8 @@ class ImageFolder : public Dataset {
   }
 
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
-    // Whether a file is broken shows when it is decoded, so both halves must look.
+    // Only decoding shows that a file is broken, so with skips_ a read of the target alone decodes
+    // as well.
     const File& file = folder_.files[static_cast<size_t>(skips_ ? WholeFrom(sample.index, input)
                                                                 : Decode(sample.index, input))];
     if (target) std::memcpy(target, &file.label, sizeof(file.label));
@@ -180,7 +183,7 @@ class ImageFolder : public Dataset {
     return index;
   }
 
-  /// The first whole image from `index` on, around the end.
+  /// The first undamaged image from `index` on, continuing at the beginning after the end.
   int64_t WholeFrom(int64_t index, std::byte* input) const {
     std::vector<float> scratch(input ? 0 : static_cast<size_t>(Dataset::input_bytes()) / 4);
     std::byte* place = input ? input : reinterpret_cast<std::byte*>(scratch.data());

@@ -1,4 +1,4 @@
-// The data source "jsonl": texts of JSON lines.
+// The data source "jsonl": texts in a file with one JSON object per line.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -50,7 +50,7 @@ const std::string& TextOf(const Value& object, const std::string& key, const std
   throw WorldError(Str(where, ": \"", key, "\" expects a text, got ", text.Describe()));
 }
 
-/// The classes of a file: words in their order, or whole numbers.
+/// The classes of a file: words, numbered in sorted order, or whole numbers.
 struct Classes {
   std::map<std::string, int64_t> words;
   int64_t most = -1;
@@ -97,7 +97,7 @@ int64_t ClassOf(const Classes& classes, const Value& value, const std::string& k
   return value.as_int();
 }
 
-/// Texts and their classes. Texts are cut off, or padded, at `length` tokens.
+/// Texts and their classes. A text is cut off or padded to `length` tokens.
 class LabelledTexts : public Dataset {
  public:
   LabelledTexts(const DataSpec& spec, const std::string& path, const Tokenizer& tokenizer,
@@ -151,11 +151,11 @@ class LabelledTexts : public Dataset {
   const Classes classes_;
   const int32_t pad_;
   TokenList tokens_;
-  std::vector<size_t> ends_;  // of each text, in tokens_
+  std::vector<size_t> ends_;  // the end of each text in tokens_
   std::vector<int64_t> labels_;
 };
 
-/// All texts behind each other, each with the token that ends a text.
+/// All texts one after the other, each followed by the token that ends a text.
 std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const std::string& path,
                                      const Tokenizer& tokenizer) {
   TokenList tokens;

@@ -1,4 +1,4 @@
-// Steps that make a sample of a sample: map, by a function of the script; cache.
+// Steps that compute samples from samples: map, by a function of the script, and cache.
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -33,9 +33,11 @@ class Map : public Step {
   }
   TensorSpecs inputs() const override { return inputs_; }
   TensorSpecs targets() const override { return targets_; }
-  int64_t classes() const override { return 0; }  // the function may give any labels
+  // The function may return any labels.
+  int64_t classes() const override { return 0; }
   std::vector<std::string> class_names() const override { return {}; }
-  /// The function may choose columns, and scale what is not scaled.
+  /// The function may choose columns, and scale numbers that are not scaled, so these are no longer
+  /// known.
   std::string encoding() const override {
     const std::string all = Step::encoding();
     if (all.empty()) return "";
@@ -76,7 +78,7 @@ class Map : public Step {
   TensorSpecs inputs_, targets_;
 };
 
-/// Samples of the first epoch that asks for them.
+/// Keeps samples in memory. Random steps below the cache draw as in epoch 0, once for all epochs.
 class Cache : public Step {
  public:
   explicit Cache(std::shared_ptr<const Dataset> of)
@@ -84,7 +86,7 @@ class Cache : public Step {
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const PlainSample& kept = Kept(sample.index);
     if (kept.input.specs != inputs() || kept.target.specs != targets()) {
-      return of().Read({sample.index, 0}, input, target);  // which refuses it
+      return of().Read({sample.index, 0}, input, target);  // throws: the shapes differ
     }
     Copy(kept.input.bytes, input);
     Copy(kept.target.bytes, target);

@@ -47,16 +47,18 @@ constexpr Step kSteps[] = {
     {"mix_up", data::OpenMixUp},
 };
 
-/// A member of the option `of`.
+/// Opens a source of the option `of` of a step.
 std::shared_ptr<const Dataset> OpenOf(const Value& source, const DatasetContext& context) {
   DatasetContext own = context;
-  own.input.reset();  // it is that of the last step
+  // The job's input describes the result of the last step only.
+  own.input.reset();
   return OpenDataset({source["source"].as_string(), source, {}, ""}, own);
 }
 
-constexpr uint64_t kOfParts = 4;  // a purpose of SampleSeed()
+constexpr uint64_t kOfParts = 4;  // purpose for SampleSeed()
 
-/// Each part of several draws numbers of its own: they may be the same data.
+/// Opens the sources that a step is made from. Each of several gets its own seed, since they may be
+/// the same data and should draw different numbers.
 data::StepInputs OpenParts(const Value& of, const DatasetContext& context) {
   if (of.is_map()) return {OpenOf(of, context)};
   data::StepInputs parts;
@@ -70,7 +72,7 @@ data::StepInputs OpenParts(const Value& of, const DatasetContext& context) {
   return parts;
 }
 
-/// With the classes that the data has by itself.
+/// Opens the data with its own class numbers.
 std::unique_ptr<Dataset> OpenAsItIs(const DataSpec& spec, const DatasetContext& context) {
   std::vector<std::string> kinds;
   for (const Source& source : kSources) {

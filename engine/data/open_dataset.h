@@ -1,4 +1,4 @@
-// OpenDataset(): the table of sources and steps.
+// OpenDataset(): opens any source or step, by the table of all kinds.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace strata {
 
-/// Opens a source, or a step with all that it is of. Throws ConfigError for another kind and for
-/// options that contradict each other. Throws WorldError that names a missing or broken file and
-/// the expected content.
+/// Opens a source, or a step with all sources that it is made from. Throws ConfigError for an
+/// unknown kind and for options that contradict each other. Throws WorldError that names a missing
+/// or broken file and the expected content.
 std::unique_ptr<Dataset> OpenDataset(const DataSpec& spec, const DatasetContext& context);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// The data of strata.dataset{...}: samples that a script's function gives.
+// The data of strata.dataset{...}: samples that a function of the script returns.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -17,7 +17,8 @@ namespace {
 
 std::string TextOf(const TensorSpecs& specs) { return ToString(specs, ", ", "nothing"); }
 
-/// F.tensor{0, 1} of one sample is int64, F.tensor{0.5, 1} of another is not.
+/// A hint for a mix of int64 and float32: F.tensor{0, 1} of one sample is int64, F.tensor{0.5, 1}
+/// of another is float32.
 std::string NumbersHint(const TensorSpecs& got, const TensorSpecs& expected) {
   for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
     const DType a = got[i].dtype, b = expected[i].dtype;
@@ -81,7 +82,7 @@ class Own : public Dataset {
                      : script_->Get(function_, indices[0], seed);
   }
 
-  /// Without the dim that counts the samples.
+  /// Removes the dim that counts the samples, if the function returns batches.
   TensorSpecs OfOne(TensorSpecs specs) const {
     if (!is_batch_) return specs;
     for (TensorSpec& spec : specs) {
@@ -100,7 +101,7 @@ class Own : public Dataset {
                            is_ragged_ ? "; collate=\"pad\" makes batches of such samples" : ""));
   }
 
-  /// As the first sample's but for dim 0.
+  /// Checks that a sample is like the first one except for dim 0.
   void CheckAlike(const TensorSpecs& got, const TensorSpecs& expected, int64_t index,
                   const char* half) const {
     if (AreAlikeButForDim0(got, expected)) return;
@@ -108,7 +109,7 @@ class Own : public Dataset {
                       " as for sample 0, but for dim 0", NumbersHint(got, expected)));
   }
 
-  /// From tensors of all samples to samples of all tensors.
+  /// Rearranges the bytes from "each tensor of all samples" to "all tensors of each sample".
   static void Interleave(const PlainTensors& got, const TensorSpecs& of_one, size_t count,
                          std::byte* to) {
     const auto stride = static_cast<size_t>(BytesOf(of_one));

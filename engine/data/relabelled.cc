@@ -1,4 +1,4 @@
-// Data whose classes have the numbers that other data gives them.
+// A step that renumbers classes as other data numbers them.
 #include <cstring>
 #include <vector>
 
@@ -36,7 +36,7 @@ class WithNumbers : public Step {
   }
 
   const std::vector<std::string> names_;
-  const std::vector<int64_t> numbers_;  // of the classes of the data itself
+  const std::vector<int64_t> numbers_;  // the new number of each class
 };
 
 }  // namespace

@@ -30,14 +30,14 @@ std::vector<float> FloatsOf(const TensorSpec& spec, const std::vector<std::byte>
     std::ranges::transform(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(pixels.size()),
                            pixels.begin(), [](std::byte b) { return static_cast<float>(b); });
   }
-  // Normalised images have other ranges than 0 to 1.
+  // Scale to 0 to 1, since normalised images have other ranges.
   const auto [least, most] = std::ranges::minmax(pixels);
   const float range = most > least ? most - least : 1;
   for (float& pixel : pixels) pixel = (pixel - least) / range;
   return pixels;
 }
 
-/// The red, green and blue of a new pixel, from 0 to 255: the mean of those that it covers.
+/// Red, green and blue of a new pixel, from 0 to 255: the mean over the pixels that it covers.
 using Colour = std::array<int, 3>;
 
 Colour ColourAt(const float* pixels, int64_t channels, int64_t height, int64_t width,
@@ -58,7 +58,7 @@ Colour ColourAt(const float* pixels, int64_t channels, int64_t height, int64_t w
 
 std::string Numbers(const Colour& colour) { return Join(colour, ";"); }
 
-/// Without colours, a letter's darkness is the mean of both pixels.
+/// A character for terminals without colours: its darkness is the mean of both pixels.
 std::string Shade(const Colour& upper, const Colour& lower) {
   static const char* const kShades[] = {" ", "\u2591", "\u2592", "\u2593", "\u2588"};
   int sum = 0;

@@ -1,4 +1,4 @@
-// Data as text for people: what it holds, and its first sample.
+// Describes data as text for people, with its first sample.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 namespace strata {
 
 /// The description, the shapes, and the first sample: an image of floats or bytes as a small
-/// picture, two pixels a letter, in colours where standard output shows them.
+/// picture with two pixels per character, in colours if standard output shows them.
 std::string DescribeWithPicture(const Dataset& dataset);
 
-/// A picture of at most `columns` letters a line. `pixels`: channels (1 or 3), height, width.
+/// A picture of at most `columns` characters per line. `pixels` are channels (1 or 3), height,
+/// width.
 std::string PictureOf(const float* pixels, int64_t channels, int64_t height, int64_t width,
                       int64_t columns, bool colours);
 

@@ -42,7 +42,7 @@ int64_t Sampler::samples(int64_t step) const {
 }
 
 int64_t Sampler::micro_batches(int64_t step) const {
-  // The first replica gets its samples first, so it has the most micro-batches.
+  // The first replica is given samples first, so its number of micro-batches is the largest.
   return std::min(options_.micro_batches, CeilDiv(samples(step), options_.micro_batch_size));
 }
 

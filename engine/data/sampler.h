@@ -1,4 +1,4 @@
-// Sampler: decides which samples of a dataset are in which micro-batch. Torch-free.
+// Sampler: decides which samples of a dataset go into which micro-batch. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,28 @@ struct SamplerOptions {
   int64_t micro_batch_size = 1;
   int64_t micro_batches = 1;
   int replicas = 1;
-  bool shuffle = false;  ///< true: every epoch has its own order, made of (seed, epoch)
+  /// True: every epoch has its own order, derived from (seed, epoch).
+  bool shuffle = false;
   int64_t seed = 0;
 };
 
-/// A Fisher-Yates shuffle of our own, since std::shuffle's result differs between standard
+/// Shuffles with our own Fisher-Yates, since the result of std::shuffle differs between standard
 /// libraries.
 void ShuffleIndices(std::vector<int64_t>& order, uint64_t seed);
 
-/// Every sample comes once per epoch. The epoch's samples, in its order, are cut into consecutive
+/// Every sample occurs once per epoch. The epoch's samples, in its order, are cut into consecutive
 /// micro-batches. With D replicas of M micro-batches each, micro-batch m of `replica` in step s of
 /// the epoch is number (s*D + replica)*M + m. So D replicas with M micro-batches see the same
 /// samples in a step as one replica with D*M. The last step of an epoch may have fewer
-/// micro-batches, and its last micro-batch fewer samples. Steps are counted on over epochs.
-/// Not thread-safe: each rank has its own Sampler, and all give the same answers.
+/// micro-batches, and its last micro-batch fewer samples. Steps are numbered through all epochs.
+/// Not thread-safe: each rank has its own Sampler, and all return the same results.
 class Sampler {
  public:
-  /// Throws ConfigError when there are no samples or a size is below 1.
+  /// Throws ConfigError if there are no samples or a size is below 1.
   explicit Sampler(const SamplerOptions& options);
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
-  /// How many micro-batches `step` has on each replica: M, or fewer at the end of an epoch. In each
-  /// of them at least one replica has samples; those of other replicas may be empty.
+  /// The number of micro-batches that `step` has on each replica: M, or fewer at the end of an
+  /// epoch. In each of them at least one replica has samples; those of other replicas may be empty.
   int64_t micro_batches(int64_t step) const;
   /// The samples of micro-batch `m` of `replica` in `step`; empty past the end of the epoch.
   std::vector<int64_t> Indices(int64_t step, int replica, int64_t m);
@@ -46,7 +47,7 @@ class Sampler {
 
   SamplerOptions options_;
   int64_t steps_per_epoch_;
-  int64_t epoch_ = -1;          // the epoch that order_ belongs to
+  int64_t epoch_ = -1;          // the epoch whose order is in order_
   std::vector<int64_t> order_;  // a permutation of the samples
 };
 

@@ -162,7 +162,7 @@ TEST(Sampler, StepsCountOnOverEpochs) {
   }));
 }
 
-/// The answers do not depend on the order of the calls: ranks ask for different steps.
+/// The results must not depend on the order of the calls, since ranks ask for different steps.
 TEST(Sampler, KeepsNothingButTheEpoch) {
   EXPECT_TRUE(rc::check([] {
     const SamplerOptions options = RandomOptions();

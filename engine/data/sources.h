@@ -1,4 +1,4 @@
-// The data sources behind OpenDataset(): one function for each source, in a file of its own, and
+// The data sources behind OpenDataset(): one function per source, each in a file of its own, and
 // the helpers that they share.
 #pragma once
 
@@ -21,8 +21,8 @@ std::unique_ptr<Dataset> OpenDigits(const DataSpec& spec, const DatasetContext& 
 /// description() says so.
 std::unique_ptr<Dataset> OpenCifar10(const DataSpec& spec, const DatasetContext& context);
 
-/// The bytes of text files, or a tokenizer's tokens. The input is a piece of `length` of them, the
-/// target is the same piece one further on; both are int64 (length). `path` is a file, or a folder
+/// The bytes of text files, or their tokens. The input is a piece of `length` tokens, the target is
+/// the same piece shifted by one token; both are int64 (length). `path` is a file, or a folder
 /// whose regular files are read in the order of their names. Without `path` the machine's licence
 /// texts are read. Pieces do not overlap; every tenth piece is held out for split="test".
 std::unique_ptr<Dataset> OpenText(const DataSpec& spec, const DatasetContext& context);
@@ -33,32 +33,33 @@ std::unique_ptr<Dataset> OpenImages(const DataSpec& spec, const DatasetContext& 
 
 /// Synthetic token sequences. A token follows from the one before by an affine rule nine times out
 /// of ten, and is random otherwise. Input and target are int64 (length); the target is the sequence
-/// one token further on.
+/// shifted by one token.
 std::unique_ptr<Dataset> OpenTokens(const DataSpec& spec, const DatasetContext& context);
 
-/// Images in sub-folders, which are the classes in the order of their names. Decoded when read.
+/// Images in sub-folders. The sub-folders are the classes, in the order of their names. An image is
+/// decoded each time it is read.
 std::unique_ptr<Dataset> OpenImageFolder(const DataSpec& spec, const DatasetContext& context);
 
-/// Rows of a table, read at once. The input is a float32 vector: a number for each column of
-/// numbers, a 0 or 1 for each word of a column of words. The target is a class (int64) or a number
-/// (float32 (1)).
+/// Rows of a table, which is read completely when it is opened. The input is a float32 vector: one
+/// number per column of numbers, and a 0 or 1 per word of each column of words. The target is a
+/// class (int64) or a number (float32 (1)).
 std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& context);
 
 // Arrays whose dim 0 counts the samples, in files of several formats.
 std::unique_ptr<Dataset> OpenNpy(const DataSpec& spec, const DatasetContext& context);
-/// Two arrays of one file: .npz, safetensors.
+/// Two arrays of one file: .npz or safetensors.
 std::unique_ptr<Dataset> OpenNamedArrays(const DataSpec& spec, const DatasetContext& context);
-/// Bytes of images become float32 (1, height, width) from 0 to 1, labels int64.
+/// MNIST: images of bytes become float32 (1, height, width) from 0 to 1, labels become int64.
 std::unique_ptr<Dataset> OpenIdx(const DataSpec& spec, const DatasetContext& context);
 
-/// Pieces of `length` tokens of a file that holds nothing else; the target is one token further on.
+/// Pieces of `length` tokens from a file of tokens; the target is the piece shifted by one token.
 std::unique_ptr<Dataset> OpenTokenFile(const DataSpec& spec, const DatasetContext& context);
 
-/// Texts of JSON lines: with a target a text and its class, cut off or padded at `length` tokens;
-/// without one all texts behind each other, in pieces as OpenText() gives them.
+/// Texts of JSON lines. With a target: each text and its class, cut off or padded to `length`
+/// tokens. Without: all texts one after the other, in pieces as OpenText() makes them.
 std::unique_ptr<Dataset> OpenJsonl(const DataSpec& spec, const DatasetContext& context);
 
-/// Samples that a script's function gives.
+/// Samples that a function of the script returns.
 std::unique_ptr<Dataset> OpenOwn(const DataSpec& spec, const DatasetContext& context);
 
 /// Options of MakeImages().
@@ -74,16 +75,16 @@ std::unique_ptr<Dataset> MakeImages(const ImageOptions& options);
 
 /// True for split = "train" or no split, false for "test". Throws ConfigError for anything else.
 bool IsTrain(const DataSpec& spec);
-/// An absolute `path` as it is; any other one is taken from the script's folder.
+/// Returns an absolute `path` unchanged, and another one relative to the script's folder.
 std::string ResolvePath(const std::string& path, const DatasetContext& context);
-/// The tokenizer of the option `tokenizer`: that of a file, or bytes where it is null.
+/// Opens the tokenizer of the option `tokenizer`: that of a file, or bytes if it is null.
 std::unique_ptr<Tokenizer> OpenTokenizer(const Value& option, const DatasetContext& context);
-/// The content of a whole file. Throws WorldError with the path and `expected` when it cannot be
+/// The content of a whole file. Throws WorldError with the path and `expected` if it cannot be
 /// read.
 std::string ReadFile(const std::string& path, const std::string& expected);
-/// How many of `total` samples are in a split: every `k`-th sample is held out for the test split.
+/// The number of samples in a split of `total`: every `k`-th sample is held out for the test split.
 int64_t SplitSize(int64_t total, int64_t k, bool train);
-/// The place among all samples of sample `index` of a split. The test split has k-1, 2k-1, ...
+/// The index, among all samples, of sample `index` of a split. The test split has k-1, 2k-1, ...
 int64_t SplitPlace(int64_t index, int64_t k, bool train);
 
 }  // namespace strata::data

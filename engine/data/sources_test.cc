@@ -1,4 +1,4 @@
-// Tests that hold for every source: its shapes are those of its declaration in engine/job, and
+// Tests that apply to every source: its shapes are those that engine/job declares for it, and
 // Read() keeps its contract.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class SourcesTest : public DatasetTest {
     context_.script = &script_;
   }
 
-  /// A declaration of each kind of source, with options and without.
+  /// Declarations of every kind of source, with options and without.
   std::vector<Value> Declarations() const {
     const auto make = [](const char* name, const Value::Map& named) {
       return MakeDataSource(name, {}, named, "net.lua:9");
@@ -46,7 +46,7 @@ class SourcesTest : public DatasetTest {
     return declarations;
   }
 
-  /// Calls `check` with the declaration and the dataset of each.
+  /// Calls `check` with each declaration and its dataset.
   template <class Check>
   void ForEach(Check check) {
     for (const Value& declaration : Declarations()) {
@@ -84,7 +84,7 @@ TEST_F(SourcesTest, GiveTheSamplesThatTheirDeclarationsTell) {
   });
 }
 
-/// The bytes of a sample, with a margin that must stay as it was.
+/// The bytes of a sample, with a margin behind each half that must not change.
 struct Room {
   explicit Room(const Dataset& dataset)
       : input(static_cast<size_t>(dataset.input_bytes()) + kMargin, kUntouched),
@@ -178,7 +178,7 @@ TEST_F(SourcesTest, BatchesAreSamplesBehindEachOther) {
 
 // ---- splits ----
 
-/// Reads both splits as lists of numbers; each sample has a number of its own.
+/// Reads both splits as lists of numbers; each sample is recognised by its number.
 class Splits : public DatasetTest {
  protected:
   std::vector<int64_t> Of(const char* kind, Value options, const char* split) {
@@ -188,7 +188,7 @@ class Splits : public DatasetTest {
     return samples;
   }
 
-  /// Every `k`-th of 0 ... total-1 is held out; both splits keep the order.
+  /// Expects that every `k`-th of 0 ... total-1 is held out, and that both splits keep the order.
   void ExpectEveryKth(const char* kind, const Value& options, int64_t total, int64_t k) {
     std::vector<int64_t> train, test;
     for (int64_t i = 0; i < total; ++i) (i % k == k - 1 ? test : train).push_back(i);
@@ -197,7 +197,8 @@ class Splits : public DatasetTest {
   }
 
  private:
-  /// Digits: the first two pixels; text: the piece's bytes, which count up.
+  /// The number of a sample. Digits: from the first two pixels; text: from the bytes of the piece,
+  /// which count up.
   static int64_t Number(const Dataset& dataset, int64_t i) {
     if (dataset.input().dtype == DType::kInt64) {
       const std::vector<int64_t> bytes = Ints(dataset, i, false);
@@ -227,7 +228,8 @@ TEST_F(Splits, TextHoldsOutEveryTenthPiece) {
       bytes += static_cast<char>(i / 256);
       bytes += static_cast<char>(i % 256);
     }
-    for (const char* rest : {".", ".."}) {  // one byte for the last target; one byte more than that
+    // One byte for the last target, or one byte more than that.
+    for (const char* rest : {".", ".."}) {
       const std::string path = Write("text", bytes + rest);
       ExpectEveryKth("text", Options({{"path", path}, {"length", 2}}), total, 10);
     }
@@ -272,13 +274,14 @@ class ImageFolders : public DatasetTest {
   }
 };
 
-/// As torchvision's ImageFolder reads them.
+/// As torchvision's ImageFolder, finds images at any depth.
 TEST_F(ImageFolders, HaveImagesHoweverDeep) {
   for (const char* name : {"cat/2.png", "cat/a/b/1.jpg", "cat/.hidden/3.png", "dog/x/1.JPEG"}) {
     Write(name, "");
   }
   std::filesystem::create_directory_symlink(folder_ / "cat", folder_ / "cat/a/loop");
-  for (int i = 0; i < 9; ++i) {  // in as many orders as links lead on they would be 986,410 folders
+  // Following the links along every path would visit 986,410 folders.
+  for (int i = 0; i < 9; ++i) {
     for (int k = 0; k < 9; ++k) {
       const auto link = folder_ / Str("dog/x/", i, "/", k);
       std::filesystem::create_directories(link.parent_path());

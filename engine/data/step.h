@@ -1,4 +1,4 @@
-// Step: what steps over one dataset share. Internal to engine/data.
+// Step: the base of all steps over other data. Internal to engine/data.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace strata::data {
 
-/// How many steps and sources lie below, in the first part of several; of a kind where one is
-/// given.
+/// The number of steps and sources below a step, following the first one if there are several; with
+/// `kind`, only those of this kind.
 inline uint64_t CountBelow(const Value& options, std::string_view kind = "") {
   const Value& of = options["of"];
   const bool is_several = of.is_list() && !of.as_list().empty();
@@ -23,13 +23,14 @@ inline uint64_t CountBelow(const Value& options, std::string_view kind = "") {
   return (counts ? 1 : 0) + CountBelow(first, kind);
 }
 
-/// The `purpose` (SampleSeed) of a step that calls a function of the script. Equal steps of one
-/// chain draw different numbers, and one alone draws the same wherever it stands.
+/// The `purpose` (SampleSeed()) of a step that calls a function of the script. It counts the steps
+/// of the same kind below, so equal steps of one chain draw different numbers, and other steps in
+/// the chain do not change the numbers.
 inline uint64_t ScriptedPurpose(uint64_t of_kind, std::string_view kind, const Value& options) {
   return of_kind + (CountBelow(options, kind) << 32);
 }
 
-/// Another dataset's samples as they are, unless a method is overridden.
+/// Passes another dataset's samples through. Derived classes override what they change.
 class Step : public Dataset {
  public:
   Step(std::shared_ptr<const Dataset> of, std::string how)

@@ -1,4 +1,4 @@
-// Steps: data made of other data. One function for each; the table is in
+// Steps: data made from other data, one function per step. The table is in
 // engine/data/open_dataset.cc. Options are canonical (engine/job/data_steps.cc).
 #pragma once
 
@@ -11,39 +11,40 @@
 
 namespace strata::data {
 
-/// What a step is of: one, or several for concat.
+/// The data that a step is made from: one dataset, or several for concat.
 using StepInputs = std::vector<std::shared_ptr<const Dataset>>;
 
-/// Whether both have names of classes, and not the same ones.
+/// True if the data has class names and `names` are given, and they differ.
 bool HasOtherClasses(const Dataset& data, const std::vector<std::string>& names);
-/// The data, its classes in the numbers that `ours` gives them (relabelled.cc). Throws ConfigError
-/// as NumbersOfClasses() does, where the data is called `whose`.
+/// Returns the data with its classes renumbered as `ours` numbers them (relabelled.cc). Throws
+/// ConfigError as NumbersOfClasses() does; `whose` is the name of the data in messages.
 std::unique_ptr<Dataset> WithClasses(std::shared_ptr<const Dataset> of, const NamedClasses& ours,
                                      const std::string& whose);
 
-// Which samples (choosing.cc).
+// Steps that choose samples (choosing.cc).
 std::unique_ptr<Dataset> OpenPart(const Value& options, StepInputs of,
                                   const DatasetContext& context);
 std::unique_ptr<Dataset> OpenTake(const Value& options, StepInputs of,
                                   const DatasetContext& context);
-/// Throws ConfigError when the samples have other shapes or dtypes.
+/// Throws ConfigError if the parts have different shapes, dtypes or encodings, or a class that the
+/// first part with class names lacks.
 std::unique_ptr<Dataset> OpenConcat(const Value& options, StepInputs of,
                                     const DatasetContext& context);
 std::unique_ptr<Dataset> OpenShuffled(const Value& options, StepInputs of,
                                       const DatasetContext& context);
-/// Reads every sample once. Throws ConfigError when none is kept.
+/// Reads every sample once. Throws ConfigError if no sample is kept.
 std::unique_ptr<Dataset> OpenFilter(const Value& options, StepInputs of,
                                     const DatasetContext& context);
 
-// What becomes of a sample (making.cc).
+// Steps that change samples (making.cc).
 std::unique_ptr<Dataset> OpenCache(const Value& options, StepInputs of,
                                    const DatasetContext& context);
-/// The function tells the shapes of all samples by what it makes of the first one.
+/// Calls the function for sample 0 to learn the shapes, which all samples must have.
 std::unique_ptr<Dataset> OpenMap(const Value& options, StepInputs of,
                                  const DatasetContext& context);
 
-// Images and vectors (transforms.cc). Each changes the first input. Random numbers depend on the
-// seed, the epoch and the index of the sample only.
+// Steps on images and vectors (transforms.cc). Each changes the first input. Random numbers depend
+// only on the seed, the epoch, the index of the sample, and the position of the step in its chain.
 std::unique_ptr<Dataset> OpenResize(const Value& options, StepInputs of,
                                     const DatasetContext& context);
 std::unique_ptr<Dataset> OpenRandomCrop(const Value& options, StepInputs of,

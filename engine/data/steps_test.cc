@@ -1,4 +1,4 @@
-// What each step makes of its samples.
+// Tests the samples that each step makes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ class StepsTest : public DatasetTest {
   static Value Numbers(int64_t count) {
     return MakeDataSource("dataset", {}, {{"length", count}, {"get", FakeFunction()}}, "net.lua:1");
   }
-  /// One sample: a float image.
+  /// Data of one sample, a float image.
   Value Image(std::vector<int64_t> shape, std::vector<float> pixels) {
     shape.insert(shape.begin(), 1);
     const data::Array array = {
@@ -55,7 +55,7 @@ class StepsTest : public DatasetTest {
   FakeDataScript script_;
 };
 
-/// Keeps the seeds that functions were called with; filter keeps every sample.
+/// Records the seeds that functions are called with; filter keeps every sample.
 class SeedScript : public FakeDataScript {
  public:
   PlainSample Map(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override {
@@ -204,7 +204,8 @@ TEST_F(StepsTest, ConcatTakesClassesByName) {
   EXPECT_THAT(ErrorOfStep(Step("concat", Value::List{two, all})),
               HasSubstr("part 2 of concat has the class \"bird\", which part 1 has not: part 2 of "
                         "concat has bird, cat, dog; part 1 has cat, dog"));
-  // The first part may have numbers alone: then the first names are those of all.
+  // The first part may have numbers as classes, without names. Then the first names that occur hold
+  // for all parts.
   const Value numbers = MakeDataSource("csv", {Write("0.csv", "x,y\n9,1\n")},
                                        {{"target", "y"}, {"task", "classes"}}, "net.lua:1");
   const auto mixed = OpenStep(Step("concat", Value::List{numbers, all, two}));
@@ -217,7 +218,8 @@ TEST_F(StepsTest, ConcatTakesClassesByName) {
   const auto mapped = [](const Value& of) { return Step("map", of, {{"f", FakeFunction()}}); };
   EXPECT_THAT(ErrorOfStep(Step("concat", Value::List{numbers, mapped(two), mapped(all)})),
               HasSubstr("part 3 of concat has other classes than part 2 of concat"));
-  // One-hot vectors are no numbers of classes, and wider ones are no samples as the first ones.
+  // One-hot vectors are not class numbers and cannot be renumbered; wider ones have another shape
+  // than the first part's.
   const auto one_hot = [](const Value& of) { return Step("one_hot", of); };
   const Value cow = table("3.csv", "x,y\n1,ant\n2,bird\n3,cow\n");
   EXPECT_THAT(ErrorOfStep(Step("concat", Value::List{one_hot(all), one_hot(cow)})),
@@ -237,7 +239,7 @@ TEST_F(StepsTest, DataIsOpenedWithTheClassesOfTheTraining) {
 
 TEST_F(StepsTest, CacheReadsEachSampleOnce) {
   const auto cached = OpenStep(Step("cache", Step("map", Numbers(3), {{"f", FakeFunction()}})));
-  // map draws anew in each epoch, the cache keeps the first one's.
+  // map draws again in each epoch; the cache keeps the samples of the first epoch.
   EXPECT_EQ(BytesOfSample(*cached, {1, 0}), BytesOfSample(*cached, {1, 5}));
   const auto fresh = OpenStep(Step("map", Numbers(3), {{"f", FakeFunction()}}));
   EXPECT_EQ(BytesOfSample(*cached, {1, 3}), BytesOfSample(*fresh, {1, 0}));
@@ -346,7 +348,8 @@ TEST_F(StepsTest, FloatsAndOneHot) {
               HasSubstr("sample 2 has the class 2, expected 0 to 1"));
 }
 
-/// Inputs are i, targets one-hot: so the share shows in both, and must be the same.
+/// Inputs are i and targets are one-hot, so the mixing share can be computed from both, and must be
+/// equal.
 TEST_F(StepsTest, MixUpMixesInputsAndTargetsAlike) {
   const Value base =
       Step("one_hot", Step("to_float", Numbers(3), {{"scale", 1}}), {{"classes", 3}});
@@ -364,7 +367,7 @@ TEST_F(StepsTest, MixUpMixesInputsAndTargetsAlike) {
     EXPECT_LT(apart, 1e-6) << "the halves are read apart on several stages";
     if (target[1] < 1) shares.push_back(target[1]);
   }
-  // alpha = 1 is the uniform distribution; a third of the partners is the sample itself.
+  // alpha = 1 is the uniform distribution; in a third of the cases a sample is mixed with itself.
   EXPECT_NEAR(
       std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size()), 0.5,
       5 * 0.29 / std::sqrt(333));

@@ -1,4 +1,4 @@
-// The synthetic data sources "images" and "tokens". Their samples are computed when they are read.
+// The synthetic data sources "images" and "tokens". A sample is computed each time it is read.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace strata::data {
 namespace {
 
-/// The random numbers of a sample.
+/// The random number generator of a sample.
 SplitMixRandom RandomOf(int64_t seed, int64_t index) {
   return SplitMixRandom(static_cast<uint64_t>(seed) * 0x9E3779B97F4A7C15ULL ^
                         static_cast<uint64_t>(index) * 0xD1B54A32D192ED03ULL);
@@ -25,8 +25,8 @@ class Images : public Dataset {
   int64_t classes() const override { return options_.classes; }
   std::string description() const override { return options_.description; }
 
-  /// A sample: noise of variance one plus a sine wave along the last dim. The class decides the
-  /// wave's length.
+  /// Computes a sample: noise of variance one plus a sine wave along the last dim. The class
+  /// determines the wave's length.
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     const int64_t index = sample.index;
     SplitMixRandom random = RandomOf(options_.seed, index);
@@ -95,7 +95,7 @@ int64_t IntOption(const DataSpec& spec, const char* name, int64_t otherwise) {
   return value.is_null() ? otherwise : value.as_int();
 }
 
-/// The splits have different seeds, so they are different draws of the same distribution.
+/// The splits have different seeds, so they are independent draws from the same distribution.
 int64_t Seed(const DataSpec& spec) { return IsTrain(spec) ? 0 : 1; }
 
 }  // namespace

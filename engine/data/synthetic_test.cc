@@ -1,5 +1,5 @@
 // Tests that synthetic samples are the same on every machine and in every version. The expected
-// numbers were computed in another language from the description.
+// numbers were computed independently, in another language, from the description.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,8 @@ TEST_F(Synthetic, ImagesAreWrittenDown) {
                           FloatNear(-0.2795246f, kNear), FloatNear(-0.0923072f, kNear)));
 }
 
-/// The target is the input one token further on, and a longer sequence begins like a shorter one.
+/// The target must be the input shifted by one token, and a longer sequence must begin like a
+/// shorter one.
 TEST_F(Synthetic, TokensContinue) {
   const auto shorter = Tokens("train", 5), longer = Tokens("train", 40);
   for (int64_t i = 0; i < 20; ++i) {
@@ -74,7 +75,7 @@ TEST_F(Synthetic, ClassesAreEquallyLikely) {
   for (const auto& [label, count] : counts) EXPECT_NEAR(count, 800, 5 * std::sqrt(720)) << label;
 }
 
-/// A network can learn the class: the mean of images of one class is its wave.
+/// The class can be learned: the mean of the images of one class is its wave.
 TEST_F(Synthetic, TheWaveTellsTheClass) {
   constexpr size_t kWidth = 16;
   const auto images = Images("train", {kWidth});

@@ -15,7 +15,7 @@
 
 namespace strata {
 
-/// Has an empty folder for files, and opens sources as an engine does.
+/// Provides an empty folder for files, and opens sources as an engine does.
 class DatasetTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -43,14 +43,14 @@ class DatasetTest : public testing::Test {
 
 inline Value Options(Value::Map entries) { return Value::MakeMap(std::move(entries)); }
 
-/// The input of a sample.
+/// The input of a sample, as floats.
 inline std::vector<float> Floats(const Dataset& dataset, int64_t index) {
   std::vector<float> values(static_cast<size_t>(dataset.input().elements()));
   dataset.Read(index, reinterpret_cast<std::byte*>(values.data()), nullptr);
   return values;
 }
 
-/// The input or the target of a sample.
+/// The input or the target of a sample, as integers.
 inline std::vector<int64_t> Ints(const Dataset& dataset, int64_t index, bool target) {
   const TensorSpec spec = target ? dataset.target() : dataset.input();
   std::vector<int64_t> values(static_cast<size_t>(spec.elements()));
@@ -59,7 +59,7 @@ inline std::vector<int64_t> Ints(const Dataset& dataset, int64_t index, bool tar
   return values;
 }
 
-/// `count` lines: pixel p of line i is (i + p) % 17, its label i % 10.
+/// A digits file of `count` lines: pixel p of line i is (i + p) % 17, its label is i % 10.
 inline std::string DigitsLines(int count) {
   std::string text;
   for (int i = 0; i < count; ++i) {
@@ -69,7 +69,8 @@ inline std::string DigitsLines(int count) {
   return text;
 }
 
-/// `count` records: labels 0, 1, ...; channel c of record i has the grey value 10 * i + c.
+/// A CIFAR-10 file of `count` records: labels 0, 1, ...; channel c of record i has the grey value
+/// 10 * i + c.
 inline std::string Cifar(int count) {
   std::string records;
   for (int i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// Every source and step, with small files, for the tests that hold for all of them.
+// Declarations of every source and step, over small files, for tests that apply to all of them.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,8 @@
 
 namespace strata {
 
-/// Functions without Lua: get and batch give (i, i + 1) -> i % 3, map writes the seed into the last
-/// byte of the input, filter keeps even classes.
+/// Implements script functions without Lua: get and batch return (i, i + 1) -> i % 3, map writes
+/// the seed into the last byte of the input, filter keeps even classes.
 class FakeDataScript : public DataScript {
  public:
   PlainSample Get(const FunctionRef&, int64_t index, uint64_t) override {
@@ -58,16 +58,16 @@ class FakeDataScript : public DataScript {
 
 inline FunctionRef FakeFunction() { return {1, "net.lua:5", "f"}; }
 
-/// A file that make_data.py wrote.
+/// The path of a file that make_data.py wrote.
 inline std::string TestData(const std::string& name) { return "engine/data/testdata/" + name; }
 
-/// What is in a file.
+/// The content of a file.
 inline std::string Content(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// A declaration of every source and step, with options and without, over files in `folder`.
+/// Declarations of every source and step, with options and without, over files in `folder`.
 inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   const auto write = [&](const std::string& name, const std::string& content) {
@@ -171,13 +171,13 @@ inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
   };
 }
 
-/// The spec with its facts, as a job has it.
+/// The spec of a declaration with its facts, as a job has it.
 inline DataSpec SpecOf(const Value& declaration, const DatasetContext& context) {
   return ParseDataSpec(declaration, nullptr, "net.lua:1",
                        [&](const DataSpec& spec) { return OpenDataset(spec, context)->facts(); });
 }
 
-/// Input and target of a sample, behind each other.
+/// Input and target of a sample, one after the other.
 inline std::vector<std::byte> BytesOfSample(const Dataset& dataset, Sample sample) {
   std::vector<std::byte> bytes(static_cast<size_t>(dataset.input_bytes() + dataset.target_bytes()));
   dataset.Read(sample, bytes.data(), bytes.data() + dataset.input_bytes());

@@ -1,5 +1,5 @@
-// The data source "text": the bytes or tokens of text files, cut into pieces for the prediction of
-// the next one.
+// The data source "text": the bytes or tokens of text files, cut into pieces, for predicting the
+// next token.
 #include "engine/base/text.h"
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kHeldOut = 10;                                 // every tenth piece
-const char* const kLicenceTexts = "/usr/share/common-licenses";  // on every Debian machine
+constexpr int64_t kHeldOut = 10;                                 // every tenth piece is held out
+const char* const kLicenceTexts = "/usr/share/common-licenses";  // exists on every Debian machine
 
-/// The file `path`, or the files of the folder `path`, sorted. Symbolic links in a folder are left
-/// out, since they only repeat a file.
+/// The file `path`, or the files of the folder `path`, sorted. Symbolic links in a folder are
+/// skipped, since they only repeat a file.
 std::vector<std::string> Files(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return {path};

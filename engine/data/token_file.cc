@@ -1,4 +1,4 @@
-// The data source "token_file": tokens in a file that holds nothing else.
+// The data source "token_file": a file of nothing but tokens, mapped into memory.
 #include <cstring>
 
 #include "engine/base/error.h"

@@ -1,4 +1,4 @@
-// Token files: what they hold, and that a large one costs no memory.
+// Tests the samples of token files, and that a large file costs no memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -53,8 +53,8 @@ TEST_F(TokenFileTest, NamesWhatIsWrong) {
               HasSubstr("a.bin: token 3 is 100, expected 0 to 99"));
 }
 
-/// A hundred million tokens, as a file with a hole: opening reads nothing, and reading pieces all
-/// over it reads these.
+/// A hundred million tokens in a sparse file: opening it must read nothing, and reading pieces must
+/// read only these.
 TEST_F(TokenFileTest, ALargeFileCostsNoMemory) {
   constexpr int64_t kTokens = 100'000'000;
   const std::string path = Write("large.bin", "");

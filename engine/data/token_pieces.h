@@ -1,4 +1,5 @@
-// Pieces: a row of tokens, cut for the prediction of the next one. Internal to engine/data.
+// Pieces: a sequence of tokens cut into samples for predicting the next token. Internal to
+// engine/data.
 #pragma once
 
 #include <cstring>
@@ -13,21 +14,24 @@
 namespace strata::data {
 
 struct PiecesOptions {
-  int64_t length = 1;    ///< tokens of a piece
-  int64_t held_out = 0;  ///< every so many pieces, one is in the test split; 0 = there is none
+  int64_t length = 1;  ///< tokens of a piece
+  /// One of every `held_out` pieces is in the test split; 0 = there is no test split.
+  int64_t held_out = 0;
   bool train = true;
   bool has_targets = true;
   int64_t vocabulary = 0;
   std::string unit;  ///< "byte", "token"
-  std::string what;  ///< begins the description
+  std::string what;  ///< the beginning of the description
 };
 
-/// The number of pieces. The last one needs one token behind it, as its last target.
+/// The number of pieces. With targets, the last piece needs one more token behind it, its last
+/// target.
 inline int64_t PiecesOf(const TokenList& tokens, int64_t length, bool has_targets) {
   return (static_cast<int64_t>(tokens.size()) - (has_targets ? 1 : 0)) / length;
 }
 
-/// Pieces do not overlap. The input is int64 (length), the target the same one token further on.
+/// Pieces do not overlap. The input is int64 (length), the target is the input shifted by one
+/// token.
 class Pieces : public Dataset {
  public:
   Pieces(TokenList tokens, PiecesOptions options)

@@ -1,5 +1,5 @@
-// Steps on images and vectors. What is random is drawn from (seed, epoch, index) and the place of
-// the step in its chain, so that bits depend on no number of workers or replicas.
+// Steps on images and vectors. Random numbers depend only on (seed, epoch, index) and the position
+// of the step in its chain, so the samples do not depend on the number of workers or replicas.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,19 +15,19 @@
 namespace strata::data {
 namespace {
 
-/// Random numbers of a sample.
+/// The random number generator of a sample.
 class Draw : public SplitMixRandom {
  public:
   using SplitMixRandom::SplitMixRandom;
-  /// From 0 to below 1.
+  /// Uniform from 0 to below 1.
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
   double Between(double least, double most) { return least + (most - least) * Unit(); }
-  /// Box and Muller's.
+  /// The standard normal distribution (Box and Muller).
   double Normal() {
     const double radius = std::sqrt(-2 * std::log(1 - Unit()));
     return radius * std::cos(2 * M_PI * Unit());
   }
-  /// The gamma distribution: Marsaglia and Tsang, 2000.
+  /// The gamma distribution (Marsaglia and Tsang, 2000).
   double Gamma(double shape) {
     if (shape < 1) {
       const double share = 1 - Unit();
@@ -46,7 +46,7 @@ class Draw : public SplitMixRandom {
   throw ConfigError(Str("the step ", step, " expects ", expected, ", got ", got.ToString()));
 }
 
-/// Changes the first input; the others and the target stay.
+/// A step that changes the first input; other inputs and the target are passed through.
 class Transform : public Step {
  public:
   using Change = std::function<void(const std::byte* from, std::byte* to, Draw& draw)>;
@@ -85,7 +85,8 @@ struct ImageShape {
   int64_t channels, height, width;
 };
 
-/// The first input as an image, float32 where `floats`.
+/// The shape of the first input as an image. Throws ConfigError if it is not one, or, with
+/// `floats`, not of float32.
 ImageShape ImageOf(const char* step, const StepInputs& of, bool floats) {
   const TensorSpec spec = of[0]->inputs().at(0);
   if (spec.shape.size() != 3 || (floats && spec.dtype != DType::kFloat32)) {
@@ -106,7 +107,7 @@ TensorSpec FloatInput(const StepInputs& of) {
   return spec;
 }
 
-/// A number for each channel, dim 0, or one for all.
+/// The numbers of an option, one per channel (dim 0). A single number holds for all channels.
 std::vector<float> PerChannel(const Value& options, const char* name, int64_t channels) {
   std::vector<float> values;
   for (const Value& value : options[name].as_list()) {
@@ -149,7 +150,7 @@ void ToFloats(DType dtype, const std::byte* from, int64_t count, float scale, fl
   }
 }
 
-/// The class as a 1 among zeros.
+/// Replaces the class by a one-hot vector.
 class OneHot : public Step {
  public:
   OneHot(std::shared_ptr<const Dataset> of, int64_t classes)
@@ -172,7 +173,8 @@ class OneHot : public Step {
   const int64_t classes_;
 };
 
-/// Zhang et al., 2018: x = a x1 + (1 - a) x2, a from a beta distribution; targets likewise.
+/// Mixup (Zhang et al., 2018): x = a x1 + (1 - a) x2 with a from a beta distribution; targets
+/// likewise.
 class MixUp : public Step {
  public:
   MixUp(const Value& options, std::shared_ptr<const Dataset> of, int64_t seed)

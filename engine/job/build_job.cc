@@ -31,7 +31,7 @@ namespace {
 
 // ---- parts of a job ----
 
-/// Whether one of the cuts is inside of a layer, such as 4.1.
+/// True if one of the cuts lies inside a layer, such as 4.1.
 bool CutsInside(const Value& cuts) {
   return std::ranges::any_of(cuts.as_list(),
                              [](const Value& cut) { return cut.is_number() && !cut.is_int(); });
@@ -60,7 +60,7 @@ PartitionSpec ReadPartition(const JobKeys& keys, const LayerList& list) {
                       "got ", value.Describe()));
     }
     spec.method = "cuts";
-    if (CutsInside(value)) return spec;  // CutInside() finds the places
+    if (CutsInside(value)) return spec;  // CutInside() fills in the bounds later
     for (int64_t bound : CanonicalizeField(bounds, value, keys.CallFor("the job", {})).as_ints()) {
       spec.bounds.push_back(static_cast<int>(bound));
     }
@@ -68,7 +68,7 @@ PartitionSpec ReadPartition(const JobKeys& keys, const LayerList& list) {
   return spec;
 }
 
-/// The content of a file in the script's folder or below it.
+/// Returns the content of a file in the script's folder or below it.
 std::string ReadFile(const JobKeys& keys, const std::string& script, const std::string& name) {
   const std::filesystem::path asked = name;
   if (asked.is_absolute() || std::ranges::find(asked, "..") != asked.end()) {
@@ -98,7 +98,7 @@ ScheduleSpec ReadSchedule(const JobKeys& keys, const std::string& script) {
     spec.source = ReadFile(keys, script, value.as_string());
   } else {
     spec.name = value.as_string();
-    // ScheduleSpec uses these names for schedules from a file or a function.
+    // ScheduleSpec uses these two names for schedules from a file or a function.
     if (spec.name == "csv" || spec.name == "function") {
       keys.Refuse(Str("there is no schedule \"", spec.name,
                       "\"; a file's name ends in .csv, a function is given as it is"));
@@ -114,7 +114,8 @@ Parallel ReadParallel(const JobKeys& keys) {
   return {OrZero(table["pipe"]), OrZero(table["data"]), OrZero(table["model"])};
 }
 
-/// Two sizes say the third.
+/// True if the override gives two of the three batch sizes. They determine the third, so the
+/// script's sizes are dropped.
 bool IsWholeBatch(const Value&, const Value& over) {
   return std::ranges::count_if(
              over.as_map(), [](const Value::Entry& entry) { return !entry.second.is_null(); }) >= 2;
@@ -128,19 +129,21 @@ Batch ReadBatch(const JobKeys& keys) {
   return keys.Placed([&] { return ResolveBatch(batch); });
 }
 
-/// The data sources by name ("train", "test"). A single source is the training data.
+/// The data sources by name ("train", "test"). A single source, without a name, is the training
+/// data.
 Value DataTable(const JobKeys& keys, const Value& value) {
   if (value.is_function() || (value.is_map() && value.Has("source")))
     return Value::MakeMap({{"train", value}});
   return CanonicalizeGiven(DataFields(), keys.CallFor("the job's data", value));
 }
 
-/// Whether an override takes a source away: --data.test=none.
+/// True if an override removes a data source: --data.test=none.
 bool IsNone(const Value& over) {
   return over.is_null() || CallOf(over).positional == Value::List{"none"};
 }
 
-/// A micro-batch of padded samples has a mask behind its input.
+/// Adds the mask to the inputs in the facts: with collate = "pad" each micro-batch has, behind its
+/// input, a bool mask of the real elements along dim 0.
 void AddMask(const JobKeys& keys, DataSpec& spec) {
   const Value* facts = spec.options.Find("facts");
   DataFacts known = facts ? FactsOf(spec) : DataFacts{};
@@ -153,7 +156,8 @@ void AddMask(const JobKeys& keys, DataSpec& spec) {
   spec.options.Set("facts", ToValue(known));
 }
 
-/// How data is read, beside train and test: workers, prefetch, collate.
+/// Reads how data is loaded: the options workers, prefetch and collate, which stand beside train
+/// and test and hold for both.
 void ReadLoading(const JobKeys& keys, DataSpec& spec) {
   if (!HasEnd(spec)) return;
   const Value table =
@@ -164,14 +168,15 @@ void ReadLoading(const JobKeys& keys, DataSpec& spec) {
   if (spec.options["collate"] == Value("pad")) AddMask(keys, spec);
 }
 
-/// The input of a sample, where it is one tensor.
+/// The spec of a sample's input if the data has exactly one input; otherwise none.
 std::optional<TensorSpec> SampleOf(const DataSpec& data) {
   if (!HasEnd(data)) return std::nullopt;
   const TensorSpecs inputs = FactsOf(data).inputs;
   return inputs.size() == 1 ? std::optional(inputs[0]) : std::nullopt;
 }
 
-/// The source data.`name` of the script with what flags give over it.
+/// Returns the script's source data.`name` with the flags' overrides merged into it. An override
+/// that names a source of its own replaces the script's; "none" gives null.
 Value SourceOf(const JobKeys& keys, const char* name) {
   const Value source = DataTable(keys, keys.script("data"))[name];
   const Value table = DataTable(keys, keys.override_of("data"));
@@ -184,7 +189,8 @@ Value SourceOf(const JobKeys& keys, const char* name) {
   return over.is_null() ? source : over;
 }
 
-/// `train`: of data.test the training's, whose samples tell how images are read (--input).
+/// Reads data.`name`. If --input is given, data.test is replaced by a source that reads its file;
+/// `train` is then the training data, whose samples determine the size to which images are read.
 DataSpec ReadData(const JobKeys& keys, const char* name, const TensorSpec* input,
                   const ExamineData& examine, const DataSpec& train = {}) {
   Value source = SourceOf(keys, name);
@@ -234,7 +240,8 @@ LayerSpec ReadLoss(const RawJob& raw, const JobKeys& keys) {
   return loss;
 }
 
-/// Reads steps or epochs. Without either, the training is one pass over the data, if it has an end.
+/// Reads steps or epochs. If neither is given, the training is one pass over the data, if the data
+/// has an end.
 void ReadLength(const JobKeys& keys, Job& job) {
   const bool steps_over = keys.overridden("steps"), epochs_over = keys.overridden("epochs");
   const bool steps = !keys["steps"].is_null() && !(epochs_over && !steps_over);
@@ -267,7 +274,8 @@ Callbacks ReadCallbacks(const JobKeys& keys) {
   return {function("on_step"), function("on_eval"), function("on_epoch")};
 }
 
-/// The script's map, prefix, except and strict are of the script's own file.
+/// True if the override names another file of weights. The script's map, prefix, except and strict
+/// are meant for the script's own file, so they are dropped.
 bool IsOtherFile(const Value& script, const Value& over) {
   return script.Has("from") && over.Has("from") && script["from"] != over["from"];
 }
@@ -288,7 +296,8 @@ WeightsSpec ReadWeights(const JobKeys& keys, const std::vector<LayerSpec>& layer
   return weights;
 }
 
-/// Reads `resume` and `weights`: what the training starts from instead of initial values.
+/// Reads `resume` and `weights`: the save or the weights from which the training starts instead of
+/// initial values.
 void ReadStart(const JobKeys& keys, Job& job) {
   job.resume = TextOf(keys["resume"]);
   if (keys["resume"].is_string() && job.resume.empty()) {
@@ -297,7 +306,8 @@ void ReadStart(const JobKeys& keys, Job& job) {
   const bool has_best = !job.save.best.monitor.empty();
   if (job.resume == "best" && has_best) job.resume = job.save.dir + "/best";
   job.weights = ReadWeights(keys, job.layers);
-  // The last save, once there is one, is of a training that began with the weights.
+  // "latest" may be combined with weights: on the first start there is no save and the weights are
+  // used; later the save is of the training that began with them.
   if (!job.resume.empty() && job.resume != kLatestSave && !job.weights.from.empty()) {
     keys.Refuse(
         "resume names a save to go on from and weights begins with weights from elsewhere; keep "
@@ -315,7 +325,7 @@ RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& l
   if (value == Value(true)) return {.method = Method::kStages};
   if (value.is_function()) return {.method = Method::kFunction, .function = value.as_function()};
   if (value == Value("auto")) return {.method = Method::kAuto};
-  // On the command line "every:2" means {every=2}.
+  // On the command line recompute is a text: "every:2" means {every=2}.
   const bool is_text = value.is_string() && value.as_string().starts_with("every:");
   if (value.is_map() || is_text) {
     const Value given =
@@ -331,8 +341,10 @@ RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& l
   return spec;
 }
 
-/// Layers that can be cut inside are in parts where cuts go by what layers take, or where a written
-/// cut is inside of one. A file of costs knows whole layers.
+/// Replaces the job's layers by their parts (parts.h) if the list may be cut inside a layer: if the
+/// partition method goes by costs, or if a written cut lies inside a layer. In the second case it
+/// also sets the bounds. A file of costs and the model axis know whole layers only: together with a
+/// written cut inside a layer they are an error, otherwise the layers stay whole.
 void CutInside(const JobKeys& keys, Job& job) {
   static const std::set<std::string> kByCosts = {"auto", "time", "profile", "memory"};
   const Value& written = keys["partition"];

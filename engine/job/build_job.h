@@ -23,32 +23,37 @@ struct RawLayer {
   std::vector<RawLayer> list;  ///< kList
 };
 
-/// Calls a function of the script's with plain values.
+/// Calls a function of the script with plain values and returns its plain result.
 using CallFunction = std::function<Value(const FunctionRef&, const Value::List&)>;
 
-/// The argument of strata.job{...}.
+/// The argument of strata.job{...}, converted from Lua but not checked.
 struct RawJob {
-  std::string script;  ///< the script's path as given on the command line; "" at the prompt
-  std::string where;   ///< the place of the call, "alexnet.lua:7"
+  /// The script's path as given on the command line; "" at the prompt.
+  std::string script;
+  std::string where;  ///< the place of the call, "alexnet.lua:7"
   /// A map of all keys except `layers`. CallOf() (fields.h) says how a table with positions and
   /// names becomes a Value. `data` and its members are results of MakeDataSource() or functions. If
-  /// `parallel` is a topology, it is a map of its degrees.
+  /// the script gives a topology as `parallel`, this holds a map of its degrees.
   Value keys;
-  RawLayer layers;                ///< a kList, or one Sequential, which is used as its list
-  std::optional<LayerSpec> loss;  ///< a loss layer; a function is in `keys` ("loss") instead
-  ExamineData examine = {};       ///< opens data whose declaration does not tell its shapes
-  CallFunction call = {};         ///< for keys that a function of the script's decides
+  /// A kList, or one Sequential, which is used as its list.
+  RawLayer layers;
+  /// A loss layer. A loss function is in `keys` ("loss") instead.
+  std::optional<LayerSpec> loss;
+  /// Opens data whose declaration does not determine its shapes.
+  ExamineData examine = {};
+  /// Calls the script's functions that decide a key, such as freeze = function(layer).
+  CallFunction call = {};
 };
 
-/// The complete, checked job. `overrides` (overrides.h) take precedence over the script's keys; in
-/// nested tables, name by name. If an override has another type of optimizer or lr_schedule, or
-/// another data source, the script's one is dropped with all its options. Reads the file of a CSV
-/// schedule, relative to the script. Throws ConfigError for all that is wrong in the declaration,
-/// and for keys and values that are not built yet. Names of schedules and partition methods are not
-/// checked here, but when the job is planned.
+/// Returns the complete, checked job. `overrides` (overrides.h) take precedence over the script's
+/// keys; in nested tables, name by name. If an override has another type of optimizer or
+/// lr_schedule, or another data source, the script's one is dropped with all its options. Reads the
+/// file of a CSV schedule, relative to the script. Throws ConfigError for every mistake in the
+/// declaration, and for keys and values that are not built yet. Names of schedules and of partition
+/// methods are not checked here; MakePlan() does that.
 Job BuildJob(const RawJob& raw, const Value& overrides);
 
-/// Checks that the job has what `train` needs in addition to a plan: data, a loss, and `steps` if
+/// Checks that the job has what training needs in addition to a plan: data, a loss, and `steps` if
 /// the data has no end. Throws ConfigError that names the missing keys.
 void CheckTrainable(const Job& job);
 

@@ -38,7 +38,7 @@ TEST(BuildJob, DefaultsAreTheDesigns) {
   EXPECT_EQ(job.parallel.data, 0);
   EXPECT_EQ(job.parallel.model, 0);
   EXPECT_EQ(job.schedule.name, "auto");
-  EXPECT_EQ(job.stages_per_rank, 0);  // chosen too
+  EXPECT_EQ(job.stages_per_rank, 0);  // 0 = "auto"
   EXPECT_EQ(job.batch.size, 0);
   EXPECT_EQ(job.optimizer.type, "sgd");
   EXPECT_EQ(job.optimizer.options["lr"], Value(1e-3));
@@ -1126,7 +1126,7 @@ TEST(JobOverrides, ReachIntoSources) {
               HasSubstr("data.train is no source that has options"));
 }
 
-/// `--input=F` reads F as data.test is, or as data.train is where there is none.
+/// `--input=F` reads F as data.test is read, or as data.train if there is no data.test.
 TEST(JobOverrides, AnInputIsReadAsTheJobsDataIs) {
   const Value train = MakeDataSource("csv", {"train.csv"}, {{"target", "price"}}, "net.lua:9");
   const Value test = MakeDataSource("csv", {"test.csv"}, {{"target", "rent"}}, "net.lua:9");
@@ -1159,7 +1159,7 @@ TEST(JobOverrides, AnInputIsReadAsTheJobsDataIs) {
   }
 }
 
-/// Where the job's own data are no images in files.
+/// Applies if the job's own data does not consist of image files.
 TEST(JobOverrides, ImagesGetTheSizeOfTheJobsSamples) {
   const Value arrays = MakeDataSource("npy", {"x.npy"}, {}, "net.lua:9");
   const Value test = MakeDataStep("take", MakeDataStep("cache", arrays, {}, {}, "net.lua:9"), {5},
@@ -1189,7 +1189,7 @@ TEST(JobOverrides, ReplaceSources) {
 
 // ---- classes by name ----
 
-/// Builds a job whose data has these classes; its test data then.
+/// Builds a job whose data has these classes, and returns its test data.
 DataSpec TestDataOf(const std::vector<std::string>& train, const std::vector<std::string>& test,
                     const TensorSpec& test_target = {{}, DType::kInt64}) {
   RawJob raw =

@@ -1,3 +1,6 @@
+// Classes are matched by name. Test data whose classes have other numbers is renumbered when it is
+// opened; data that cannot be matched is refused: a class that the training lacks, or labels that a
+// function of the script may have changed.
 #include "engine/job/class_names.h"
 
 #include <algorithm>
@@ -10,7 +13,7 @@
 namespace strata {
 namespace {
 
-/// "data.test has bird, cat, ... (120 classes)"
+/// The classes for a message: "data.test has bird, cat, ... (120 classes)".
 std::string ListOf(const NamedClasses& classes) {
   constexpr size_t kShown = 10;
   const auto& names = classes.names;
@@ -29,7 +32,8 @@ DataFacts WithoutNames(DataFacts facts) {
   return facts;
 }
 
-/// What is known of the data, whose names are taken out of its options.
+/// Returns the facts of the data, and removes class names and encoding from the facts in its
+/// options.
 DataFacts TakeFacts(DataSpec& spec) {
   const Value* given = spec.options.Find("facts");
   if (!given) return {};

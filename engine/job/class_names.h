@@ -1,4 +1,5 @@
-// Classes by name: what data of several files calls its classes, in numbers of the first one.
+// Matches classes by name. Data from several files may number the same classes differently; the
+// numbers of the first file (the training data) are used for all.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +12,33 @@
 
 namespace strata {
 
-/// The classes of data, in the order of their numbers.
+/// The classes of some data, in the order of their numbers.
 struct NamedClasses {
-  std::string whose;  ///< "data.test"
+  std::string whose;  ///< the key of the data, for messages: "data.test"
   std::vector<std::string> names;
   TensorSpecs targets;
 };
 
-/// The number in `ours` of each of `theirs`. Throws ConfigError with both lists where `ours` lacks
-/// one, or where targets of `theirs` are no numbers of classes.
+/// Returns, for each class of `theirs`, the number of the class with the same name in `ours`.
+/// Throws ConfigError with both lists if `ours` lacks a class, or if the targets of `theirs` are
+/// not class numbers.
 std::vector<int64_t> NumbersOfClasses(const NamedClasses& theirs, const NamedClasses& ours);
 
-/// Data and what is known of it.
+/// The facts of some data, with its key for messages.
 struct NamedFacts {
   std::string whose;  ///< "data.test"
   DataFacts facts;
 };
 
-/// Throws ConfigError where columns of both became numbers in another way, and where both have
-/// other classes, of which a function of the script (map) may have changed the numbers.
+/// Throws ConfigError if both tables were converted into numbers in different ways, or if both had
+/// different classes before a function of the script (map) that may have changed their numbers.
 void RequireAlike(const NamedFacts& ours, const NamedFacts& theirs);
 
-/// Gives the test data the option `class_names`, the training's, where its own are others: who
-/// opens it takes them. Names leave the facts, which ranks compare; those of the training data stay
-/// beside them, for saves: where a function of the script (map) has none, those that it was given.
-/// Throws ConfigError as above.
+/// If the test data numbers its classes differently, sets its option `class_names` to those of the
+/// training data; OpenDataset() then renumbers the targets. Also removes the names from the facts
+/// in the options, which ranks compare. The names of the training data are kept in
+/// `train.class_names`, for saves; if a function of the script (map) hides the names, those before
+/// the map are kept. Throws ConfigError as NumbersOfClasses() and RequireAlike() do.
 void MatchClasses(DataSpec& train, DataSpec& test);
 
 }  // namespace strata

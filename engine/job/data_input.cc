@@ -1,3 +1,7 @@
+// ReadingInput() walks a job's test data from the last step to the innermost source and rebuilds
+// it: steps in kLeftOut are dropped, random_crop becomes a resize, other steps are kept, and the
+// source gets the user's file. If the file is of another kind than the source, the source for its
+// ending takes its place and inherits the options in kCarriedOver.
 #include "engine/job/data_input.h"
 
 #include <algorithm>
@@ -13,20 +17,21 @@
 namespace strata {
 namespace {
 
-/// Steps that choose samples, change them for training, or make targets.
+/// Steps that choose samples, change them for training, or make targets. Predictions do without
+/// them.
 constexpr std::array kLeftOut = {"part",   "take", "concat", "shuffled", "filter",
                                  "mix_up", "flip", "jitter", "one_hot"};
 
-/// Other steps that leave the shape of an input as it is.
+/// Other steps that keep the shape of an input.
 constexpr std::array kAlike = {"cache", "normalise", "to_float"};
 
-/// Options that say how a sample is made of a file, in sources of several kinds.
+/// Options that determine how a sample is made from a file and that several kinds of source share.
 constexpr std::array kCarriedOver = {"tokenizer", "length", "size", "channels"};
 
-/// What reads files with these endings; a folder has none.
+/// The source that reads files with these endings. "" stands for a folder.
 struct Reader {
   const char* source;
-  const char* option;  // that names the file
+  const char* option;  // the option that names the file
   std::vector<std::string> endings;
 };
 const std::vector<Reader> kReaders = {
@@ -55,7 +60,8 @@ bool Has(const Value& source, const char* option) {
   return std::ranges::find(type->fields, option, &Field::name) != type->fields.end();
 }
 
-/// Columns are scaled by what a table's own source knows of them.
+/// Throws ConfigError if the job's table is normalised and `path` would be read by another source:
+/// columns are scaled by the table's own means and deviations, which another source does not have.
 void CheckScaled(const Value& source, const Reader& reader, const std::string& path,
                  const std::string& where) {
   const Value* const normalise = source.is_map() ? source.Find("normalise") : nullptr;
@@ -65,7 +71,8 @@ void CheckScaled(const Value& source, const Reader& reader, const std::string& p
                         "a table (.csv, .tsv)"));
 }
 
-/// The images as cifar10 has them.
+/// Adapts a source of images to a job trained on cifar10: images get the size and the normalisation
+/// that the source cifar10 gives.
 Value AsCifar10(const Value& cifar10, Value images, const TensorSpec* input,
                 const std::string& where) {
   images.Set("size", cifar10["size"]);
@@ -76,14 +83,14 @@ Value AsCifar10(const Value& cifar10, Value images, const TensorSpec* input,
   return MakeDataStep("normalise", images, {}, {{"mean", mean}, {"std", deviation}}, where);
 }
 
-/// Images get the size of the job's samples, and are grey where those are.
+/// Gives images the size of the job's samples, and one channel if the samples have one.
 void FitImages(Value& images, const TensorSpec& sample) {
   if (sample.shape.size() != 3) return;
   FindDataSource("image_folder")->fit(images, sample);
   if (sample.shape[0] == 1) images.Set("channels", 1);
 }
 
-/// The innermost source.
+/// Returns the innermost source with `path` in the place of its own file.
 Value Replaced(const Value& source, const std::string& path, const std::string& where,
                const TensorSpec* input) {
   const std::string kind = source.is_map() ? source["source"].as_string() : "";
@@ -116,9 +123,10 @@ Value Replaced(const Value& source, const std::string& path, const std::string& 
   replaced.Set(reader->option, path);
   if (Has(replaced, "shuffle")) replaced.Set("shuffle", false);
   if (Has(replaced, "split")) replaced.Set("split", "train");
-  if (Has(replaced, "broken")) replaced.Set("broken", "error");  // no other's in its place
+  if (Has(replaced, "broken")) replaced.Set("broken", "error");  // no replacement
   if (Has(replaced, "targets")) replaced.Set("targets", false);
-  const bool are_arrays = Has(replaced, "input");  // whose targets are others
+  // The job's targets belong to its own file.
+  const bool are_arrays = Has(replaced, "input");
   if (are_arrays) replaced.Set("target", Value());
   return replaced;
 }
@@ -140,11 +148,13 @@ Value ReadingInput(const Value& source, const std::string& path, const std::stri
   const bool is_alike = is_left_out || std::ranges::find(kAlike, kind) != kAlike.end();
   Value inside = ReadingInput(first, path, where, is_alike ? input : nullptr);
   if (is_left_out) return inside;
-  if (kind == "random_crop") {  // of the same size, and all of the image
+  // The whole image at the size of the crop, instead of a random window.
+  if (kind == "random_crop") {
     return MakeDataStep("resize", inside, {}, {{"size", source["size"]}}, where);
   }
   Value step = source;
-  return step.Set("of", std::move(inside)).Set("shuffle", Value());  // as what it is of
+  // Null means: as the source below, which was set to false above.
+  return step.Set("of", std::move(inside)).Set("shuffle", Value());
 }
 
 }  // namespace strata

@@ -1,4 +1,5 @@
-// ReadingInput(): a job's test data with a file of somebody's in its place, to be predicted for.
+// ReadingInput(): makes the source for `strata predict --input`, which reads a user's file as the
+// job reads its test data.
 #pragma once
 
 #include <string>
@@ -8,14 +9,17 @@
 
 namespace strata {
 
-/// The source of data.test (a map as MakeDataSource() gives it, else nothing is known of it) that
-/// reads the file or folder `path` instead, and no targets. What makes samples of what is read
-/// stays: the steps, and the options of the innermost source where `path` is of its kind, classes
-/// and means of a table included. What chooses samples, or changes them for training, goes. A file
-/// of another kind is read by the source of its ending; images in the place of cifar10's are
-/// normalised as those, and `input`, that of a sample of the job, may tell their size. Throws
-/// ConfigError, at `where`, for a path that no source is known for, and for one whose source would
-/// not scale numbers as the job's table is scaled.
+/// Returns the source of data.test (a map from MakeDataSource(), or another value if nothing is
+/// known of it), changed to read the file or folder `path`, without targets.
+///
+/// Steps and options that make samples from the file's content stay. The options of the innermost
+/// source stay too if `path` is a file of its kind; a table keeps the classes and means of the
+/// job's own table. Steps that choose samples or change them for training are dropped. A file of
+/// another kind is read by the source for its ending. Images in the place of cifar10's are
+/// normalised as those; `input`, the spec of a sample of the job, may determine their size.
+///
+/// Throws ConfigError, at the place `where`, for a path that no source can read, and if its source
+/// would not scale numbers as the job's table is scaled.
 Value ReadingInput(const Value& source, const std::string& path, const std::string& where,
                    const TensorSpec* input = nullptr);
 

@@ -22,7 +22,7 @@ const DataSourceType& SourceOf(std::string_view name, const std::string& where) 
       Str(Place(where), "there is no data source \"", name, "\"", DidYouMean(name, SourceNames())));
 }
 
-/// What messages call it: "strata.data.csv", "the step take".
+/// The name in messages: "strata.data.csv", "the step take".
 std::string NameOf(const DataSourceType& type) {
   if (type.of != DataSourceType::Of::kNothing) return Str("the step ", type.name);
   return type.name == "dataset" ? "strata.dataset" : Str("strata.data.", type.name);
@@ -35,7 +35,8 @@ Value Options(const DataSourceType& type, const Value::List& positional, const V
       {.subject = NameOf(type), .where = where, .positional = positional, .named = named});
 }
 
-/// Completes the options from the job's input, or from none.
+/// Fills in options that follow from the job's input (null if it is not known). Throws ConfigError
+/// if an option that the source needs is then still missing.
 void Fit(const DataSourceType& type, Value& options, const TensorSpec* input,
          const std::string& where) {
   if (input && type.fit) type.fit(options, *input);
@@ -46,7 +47,7 @@ void Fit(const DataSourceType& type, Value& options, const TensorSpec* input,
   }
 }
 
-/// One of get and batch.
+/// Throws ConfigError unless exactly one of `get` and `batch` is given.
 void CheckOwn(const Value& options, const std::string& where) {
   if (options["get"].is_null() != options["batch"].is_null()) return;
   throw ConfigError(Str(Place(where), "strata.dataset takes one of get = function(i) and batch = ",
@@ -55,7 +56,7 @@ void CheckOwn(const Value& options, const std::string& where) {
 
 DataSpec ParseSource(const Value& value, const TensorSpec* input, const std::string& where);
 
-/// What a step is of, canonical: a source, or a list of them.
+/// Returns the option `of` of a step in canonical form: a source, or a list of sources.
 Value ParseOf(const DataSourceType& type, const Value& of, const std::string& where) {
   const auto parse = [&](const Value& source) {
     DataSpec spec = ParseSource(source, nullptr, where);
@@ -70,7 +71,7 @@ Value ParseOf(const DataSourceType& type, const Value& of, const std::string& wh
   return sources;
 }
 
-/// The source without what only opening it tells.
+/// Reads a source or step, without the facts that only opening the data tells.
 DataSpec ParseSource(const Value& value, const TensorSpec* input, const std::string& where) {
   if (!value.is_map() || !value["source"].is_string()) {
     throw ConfigError(Str(Place(where), "data expects a source such as strata.data.digits{} or a ",

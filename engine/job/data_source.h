@@ -1,7 +1,7 @@
-// Data as declarations: sources, the steps that make data of other data, their options, and the
-// shapes of the samples they give. engine/data opens them.
+// Data as declarations: sources, steps that make data from other data, their options, and the
+// shapes of their samples. This file opens no data; engine/data does.
 //
-// A step is a source that has others in its option `of`: strata.data.csv{"a.csv"}:take(5) is
+// A step is a source with other sources in its option `of`: strata.data.csv{"a.csv"}:take(5) is
 // {source="take", of={source="csv", path="a.csv"}, count=5}. So all data is one plain value.
 #pragma once
 
@@ -17,44 +17,49 @@
 
 namespace strata {
 
-/// What is known of the samples before one is read. Shapes are those of one sample, without the
-/// batch dim.
+/// The facts of data that are known before a sample is read. Shapes are those of one sample,
+/// without the batch dim.
 struct DataFacts {
-  int64_t samples = 0;  ///< 0 = only who opens the data can tell
+  int64_t samples = 0;  ///< 0 = not known until the data is opened
   TensorSpecs inputs;
-  TensorSpecs targets;                        ///< empty = none
-  int64_t classes = 0;                        ///< of the target; 0 = the target is no class
-  std::vector<std::string> class_names = {};  ///< where the data has some
-  /// Those of the data that a function of the script (map) was given, which may give other labels.
+  TensorSpecs targets;  ///< empty = the data has no targets
+  /// Number of classes of the target; 0 = the target is not a class.
+  int64_t classes = 0;
+  std::vector<std::string> class_names = {};  ///< empty = the classes have no names
+  /// The class names of the data before a function of the script (map), which may have changed the
+  /// labels. Equal to class_names if there is no map.
   std::vector<std::string> names_before_map = {};
-  std::string encoding = {};            ///< a digest: Dataset::encoding()
-  std::vector<std::string> notes = {};  ///< Dataset::notes()
+  /// The digest Dataset::encoding(): how cells of a table became numbers.
+  std::string encoding = {};
+  std::vector<std::string> notes = {};  ///< the notes for the user, Dataset::notes()
 };
-/// Without the notes.
+/// The facts as a map, without the notes.
 Value ToValue(const DataFacts& facts);
 
-/// Opens data to see what it holds. Throws as OpenDataset() (engine/data).
+/// Opens data to determine its facts. Throws as OpenDataset() (engine/data) does.
 using ExamineData = std::function<DataFacts(const DataSpec& spec)>;
 
-/// What is known about the source strata.data.NAME{...}, or the step data:NAME{...}.
+/// A type of source, strata.data.NAME{...}, or of step, data:NAME{...}.
 struct DataSourceType {
-  enum class Of { kNothing, kOne, kSeveral };  ///< kNothing: a source, else a step
+  /// The number of sources that it is made from: kNothing for a source, the others for steps.
+  enum class Of { kNothing, kOne, kSeveral };
   std::string name;
   FieldTable fields;
   std::string help;
-  /// Fills in left-out options that follow from the job's `input` (the size of images, the length
-  /// of sequences). Null = the source has no such options.
+  /// Fills in omitted options that follow from the job's `input` (the size of images, the length of
+  /// sequences). Null = the source has no such options.
   std::function<void(Value& options, const TensorSpec& input)> fit = {};
   /// Shape and dtype of one sample's input and target, without the batch dim. `options` are
-  /// canonical and fitted. Null = only who opens the data can tell: FactsOf() has what it told.
+  /// canonical and fitted. Null = they are known only after the data was opened; FactsOf() has them
+  /// then.
   std::function<TensorSpec(const Value& options)> input = {};
   std::function<TensorSpec(const Value& options)> target = {};
-  /// Number of classes of the target; 0 = the target is no class.
+  /// Number of classes of the target; 0 = the target is not a class.
   std::function<int64_t(const Value& options)> classes = {};
   Of of = Of::kNothing;
-  /// Options that hold paths: where scripts may read is checked for them.
+  /// The options that hold paths. They are checked against the folders that scripts may read.
   std::vector<std::string> paths = {"path"};
-  /// Options that must be given, unless the job's input tells them.
+  /// Options that must be given, unless fit() derives them from the job's input.
   std::vector<std::string> needs = {};
 };
 
@@ -65,38 +70,42 @@ const std::vector<DataSourceType>& DataStepTypes();
 /// The source or step of this exact name, or null.
 const DataSourceType* FindDataSource(std::string_view name);
 
-/// The result of strata.data.NAME{...} in a script: a map {source=NAME, where=..., option=value,
-/// ...} with every option. Throws ConfigError as Canonicalize() does.
+/// Returns the result of strata.data.NAME{...} in a script: a map {source=NAME, where=...,
+/// option=value, ...} with every option. Throws ConfigError as Canonicalize() does.
 Value MakeDataSource(std::string_view name, const Value::List& positional, const Value::Map& named,
                      const std::string& where);
 
-/// The result of data:NAME{...}, a step over `of`: a map as MakeDataSource() gives it, or a list of
-/// them for a step over several. Throws ConfigError as Canonicalize() does.
+/// Returns the result of data:NAME{...}, a step over `of`: a map from MakeDataSource(), or a list
+/// of such maps for a step over several. Throws ConfigError as Canonicalize() does.
 Value MakeDataStep(std::string_view name, const Value& of, const Value::List& positional,
                    const Value::Map& named, const std::string& where);
 
-/// The spec of such a map, or of a function(i) -> input, target; null gives an empty spec. `input`
-/// is the job's input, or null. `examine` tells the facts of data whose declaration does not; they
-/// become a part of the options. Throws ConfigError when the source's samples have another shape
-/// than `input`, and when an option is left out that needs `input` and there is none.
+/// Converts such a map, or a function(i) -> input, target, into a spec; null gives an empty spec.
+/// `input` is the job's input, or null. `examine` determines the facts of data whose declaration
+/// does not; they become a part of the options. Throws ConfigError if the source's samples have
+/// another shape than `input`, and if an option is missing that can only be derived from `input`
+/// and there is none.
 DataSpec ParseDataSpec(const Value& value, const TensorSpec* input, const std::string& where,
                        const ExamineData& examine = {});
 
-/// What is known of the samples. REQUIRES: ParseDataSpec() gave `spec`, and HasEnd(). `samples` is
-/// 0 where the declaration tells the rest, so that nobody opened the data.
+/// The facts of the samples. `samples` is 0 if the declaration determines the shapes, since the
+/// data was then not opened. REQUIRES: `spec` is from ParseDataSpec(), and HasEnd(spec).
 DataFacts FactsOf(const DataSpec& spec);
 
-/// The first value of an option in a source and, for a step that lacks it, in what it is made of.
+/// The first value that is not null of an option in a source or, for a step that lacks it, in the
+/// (first) source that the step is made from. Null if there is none.
 const Value& FindOption(const Value& source, std::string_view name);
 
-/// Whether something is true of the kind of a source or, behind steps, of any that it is made of.
+/// True if `is_true` holds for the kind of the source itself, or of any source that it is made
+/// from.
 bool AnySource(const DataSpec& spec, const std::function<bool(std::string_view kind)>& is_true);
 
-/// Ends errors about int64 where a script's numbers were to be float32, or the other way round.
+/// The end of error messages about int64 numbers of a script that should be float32, or the other
+/// way round.
 inline constexpr char kWholeNumbers[] =
     "; whole numbers make int64, F.tensor(list, {dtype = \"float32\"}) does not";
 
-/// True when the data has an end, so that there are epochs. A function has none.
+/// True if the data has an end, so that there are epochs. Data from a function has none.
 bool HasEnd(const DataSpec& spec);
 
 }  // namespace strata

@@ -18,7 +18,7 @@ Value Make(const std::string& name, Value::List positional = {}, Value::Map name
   return MakeDataSource(name, positional, named, "net.lua:9");
 }
 
-/// The shapes of a source's sample as text, or the error.
+/// The shapes of a source's samples as text, or the text of the error.
 std::string Sample(const Value& source, const TensorSpec* input = nullptr) {
   try {
     const DataSpec spec = Parse(source, input);
@@ -73,7 +73,7 @@ TEST(MakeDataSource, Errors) {
             "net.lua:9: strata.data.text has no argument \"lenght\"; did you mean \"length\"?");
 }
 
-// ---- what only the data tells ----
+// ---- facts that only opening the data tells ----
 
 DataFacts Twelve(const DataSpec&) {
   return {12, {{{4}, DType::kFloat32}, {{4}, DType::kBool}}, {{{}, DType::kInt64}}, 3};

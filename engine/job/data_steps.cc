@@ -1,4 +1,4 @@
-// The table of steps: data:NAME{...} makes data of other data.
+// The table of data steps: data:NAME{...} makes data from other data.
 #include "engine/job/data_source.h"
 
 namespace strata {

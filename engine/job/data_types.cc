@@ -31,7 +31,7 @@ Field Tokenizer() {
       .Optional();
 }
 
-/// What predictions are made for has none.
+/// Files to predict for have no targets.
 Field Targets() {
   return Field::Bool("targets", "false = the file has none; zeros stand for them")
       .NamedOnly()
@@ -145,7 +145,7 @@ DataSourceType SyntheticTokens() {
           .needs = {"length"}};
 }
 
-// What only the data itself tells: shapes, classes, how many samples.
+// ---- Sources whose shapes, classes and number of samples are known only after opening them
 
 DataSourceType ImageFolder() {
   return {.name = "image_folder",

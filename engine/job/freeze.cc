@@ -1,3 +1,6 @@
+// A selection is a set of whole layers, and for other layers the names of single parameters.
+// Freeze() reads it from the key, marks a layer as frozen if all its parameters are chosen, and
+// otherwise stores the names and marks the inner parts in which nothing learns.
 #include "engine/job/freeze.h"
 
 #include <algorithm>
@@ -17,7 +20,7 @@
 namespace strata {
 namespace {
 
-/// The layers for which the function({index, type, name}) is true.
+/// The layers for which function({index, type, name}) returns true.
 std::vector<int> ChosenBy(const JobKeys& keys, const FunctionRef& function,
                           const std::vector<LayerSpec>& layers) {
   std::vector<int> chosen;
@@ -38,7 +41,7 @@ std::vector<int> ChosenBy(const JobKeys& keys, const FunctionRef& function,
 
 constexpr std::string_view kParametersPrefix = "parameters:";
 
-/// A regular expression that matches the text alone.
+/// Escapes a text into a regular expression that matches exactly this text.
 std::string WithoutSigns(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -48,10 +51,10 @@ std::string WithoutSigns(std::string_view text) {
   return escaped;
 }
 
-/// Of each layer the names of some parameters, within it.
+/// For each layer, the names of chosen parameters within the layer.
 using ChosenParameters = std::vector<std::vector<std::string>>;
 
-/// What a selector chooses: whole layers, and parameters of others.
+/// The result of a selector: whole layers, and single parameters of other layers.
 struct Selection {
   std::vector<int> layers;
   ChosenParameters parameters;
@@ -65,7 +68,7 @@ std::vector<std::string> NamesOf(const std::vector<LayerSpec>& layers, int layer
   return names;
 }
 
-/// Adds the parameters with a match of the regular expression in the name that saves have.
+/// Adds the parameters whose name in saves contains a match of the regular expression.
 void ChooseParameters(std::string_view regex, const std::vector<LayerSpec>& layers,
                       std::string_view subject, ChosenParameters& chosen) {
   const std::regex expression = CompileRegex(regex, subject);
@@ -106,7 +109,7 @@ Selection Choose(const LayerSelector& selector, const std::vector<LayerSpec>& la
   return selection;
 }
 
-/// What `selection` leaves out.
+/// Everything that `selection` does not choose.
 Selection AllBut(const Selection& selection, const std::vector<LayerSpec>& layers) {
   Selection others;
   others.parameters.resize(layers.size());
@@ -125,7 +128,8 @@ Selection AllBut(const Selection& selection, const std::vector<LayerSpec>& layer
   return others;
 }
 
-/// Parts of the layer that do not learn at all are predicted so.
+/// Sets `frozen` for the parts of a layer in which no parameter learns, so that the costs of these
+/// parts are predicted correctly.
 void FreezeParts(const LayerSpec& whole, LayerSpec& layer, const std::string& prefix) {
   for (size_t i = 0; i < layer.children.size(); ++i) {
     LayerSpec& part = layer.children[i];
@@ -139,7 +143,8 @@ void FreezeParts(const LayerSpec& whole, LayerSpec& layer, const std::string& pr
   }
 }
 
-/// Canonical: the places of layers, and the names of parameters.
+/// The selection as a selector in canonical form: indices of layers, then a regular expression per
+/// parameter.
 LayerSelector SelectorOf(const Selection& selection, const std::vector<LayerSpec>& layers) {
   LayerSelector selector{
       Value::IntList({selection.layers.begin(), selection.layers.end()}).as_list()};
@@ -153,7 +158,8 @@ LayerSelector SelectorOf(const Selection& selection, const std::vector<LayerSpec
   return selector;
 }
 
-/// Layers and parameters, a function(layer) -> whether, or {except=...}: all but these.
+/// Reads `freeze`: layers and parameters, a function(layer) -> boolean, or {except=...}, which
+/// means everything else.
 Selection ReadFreeze(const JobKeys& keys, Job& job) {
   const Value& value = keys["freeze"];
   const std::vector<LayerSpec>& layers = job.layers;

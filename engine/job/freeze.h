@@ -1,4 +1,4 @@
-// Which layers and parameters of a job do not learn: the key `freeze`. Torch-free.
+// The key `freeze`: chooses the layers and parameters of a job that do not learn. Torch-free.
 #pragma once
 
 #include "engine/job/job.h"
@@ -6,14 +6,16 @@
 
 namespace strata {
 
-/// Reads `freeze` into job.freeze, and marks what it chooses: LayerSpec::frozen of whole layers,
-/// LayerSpec::frozen_parameters of others, and `frozen` of those parts in which nothing learns.
+/// Reads `freeze` into job.freeze, and marks the chosen layers and parameters: LayerSpec::frozen
+/// for whole layers, LayerSpec::frozen_parameters for others, and `frozen` for the parts of a layer
+/// in which nothing learns.
 ///
-/// Chosen are layers as by SelectLayers(), parameters by "parameters:REGEX" in the names that saves
-/// have (as "3.weight"), layers by a function({index, type, name}) that returns whether, or all but
-/// {except=...}. Throws ConfigError as SelectLayers() does, for an expression that no parameter's
-/// name matches, and for a function that returns no boolean.
-/// REQUIRES: job.layers are there.
+/// Layers are chosen as by SelectLayers(), parameters by "parameters:REGEX" on their names in saves
+/// (such as "3.weight"). Alternatively a function({index, type, name}) returns true for the layers
+/// to freeze, or {except=...} chooses everything else. Throws ConfigError as SelectLayers() does,
+/// for an expression that no parameter's name matches, and for a function that does not return a
+/// boolean.
+/// REQUIRES: job.layers is set.
 void Freeze(const JobKeys& keys, Job& job);
 
 }  // namespace strata

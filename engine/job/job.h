@@ -1,5 +1,6 @@
-// Job: a script's job, complete and checked, as plain data. The way is script -> Job -> Plan ->
-// Program. A Job does not say which rank does what; MakePlan() (engine/plan/plan.h) decides that.
+// Job: a script's job, complete and checked, as plain data. The script becomes a Job, the Job a
+// Plan, and the Plan a Program. A Job does not assign work to ranks; MakePlan()
+// (engine/plan/plan.h) does.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +15,24 @@
 
 namespace strata {
 
-/// The degrees of the grid. 0 = left out: derived from the world size (data = world/(pipe*model)).
+/// The degrees of the grid of ranks. 0 = omitted; derived from the world size (data =
+/// world/(pipe*model)).
 struct Parallel {
   int pipe = 0;
   int data = 0;
   int model = 0;
 };
 
-/// The batch of one replica; 0 = left out. size = micro_batches * micro_batch_size, so two of the
-/// three are enough. ResolveBatch() fills in the third. Sizes are in samples.
+/// The batch of one replica, in samples; 0 = omitted. size = micro_batches * micro_batch_size, so
+/// two of the three are enough. ResolveBatch() fills in the third.
 struct Batch {
   int64_t size = 0;
   int64_t micro_batches = 0;
   int64_t micro_batch_size = 0;
 };
 
-/// The batch with all three sizes. Throws ConfigError when fewer than two are given, or when three
-/// contradict each other.
+/// Returns the batch with all three sizes. Throws ConfigError if fewer than two are given, or if
+/// the three contradict each other.
 Batch ResolveBatch(const Batch& batch);
 
 /// Layers chosen by index, by name or path, by "type:REGEX" or "name:REGEX"; see SelectLayers()
@@ -43,10 +45,15 @@ struct LayerSelector {
 /// that matches it.
 struct ParameterGroup {
   LayerSelector layers;
-  std::string parameters;  ///< regex on the name in saves ("bias|ln_f.weight"); "" = all
-  Value options;           ///< map: overrides of the optimizer's options (lr, weight_decay, ...)
-  std::string dims = {};   ///< how many dims the parameter has: "<2", ">=2", "==1"; "" = any
-  /// Another optimizer than the others have, with every field of its table; "" = theirs.
+  /// A regular expression that must be found in the parameter's name in saves ("bias|ln_f.weight");
+  /// "" = all.
+  std::string parameters;
+  /// A map: overrides of the optimizer's options (lr, weight_decay, ...).
+  Value options;
+  /// A condition on the number of dims of the parameter: "<2", ">=2", "==1"; "" = any.
+  std::string dims = {};
+  /// The group's own type of optimizer; `options` then holds every field of its table. "" = that of
+  /// the job.
   std::string type = {};
 };
 
@@ -55,7 +62,8 @@ struct OptimizerSpec {
   std::string type = "sgd";
   Value options;
   std::vector<ParameterGroup> groups;
-  double ema = 0;  ///< decay of the average of each parameter; 0 = no average is kept
+  /// Decay of the moving average of each parameter; 0 = no average is kept.
+  double ema = 0;
 };
 
 /// `type` is one of LrScheduleTypes() (job_fields.h), or "function". The schedule gives, for every
@@ -74,30 +82,31 @@ struct DataSpec {
   Value options;  ///< map: every field of the source's table (data_source.h)
   FunctionRef function;
   std::string where;
-  std::vector<std::string> notes = {};  ///< of who opened it, for people: Dataset::notes()
-  /// Of data.train: DataFacts that its options leave out.
+  std::vector<std::string> notes = {};  ///< notes for the user, from Dataset::notes()
+  /// Only for data.train: facts that the options leave out (MatchClasses()).
   std::vector<std::string> class_names = {};
   std::string encoding = {};
 };
 
 /// How the list of layers is cut into stages. `method` is "auto", "uniform", "parameters", "time",
-/// "memory", "type:REGEX", "cuts" or "function". A job that BuildJob() made of keys that name no
-/// way has "auto", here as in the schedule and the stages per rank; plan.h says what was chosen.
+/// "memory", "type:REGEX", "cuts" or "function". If the keys do not name a partition, a schedule or
+/// the stages per rank, BuildJob() sets each to "auto"; the plan (plan.h) has what was chosen.
 struct PartitionSpec {
   std::string method = "parameters";
   std::vector<int> bounds;  ///< "cuts": {0, 19, 22}, from the key or from strata.cut() marks
   FunctionRef function;     ///< "function": function(layers, stages) -> bounds
 };
 
-/// `name` is that of a generator (engine/schedule/generators/generators.h), "csv" or "function".
+/// `name` is the name of a generator (engine/schedule/generators/generators.h), "csv" or
+/// "function".
 struct ScheduleSpec {
   std::string name = "1f1b";
   std::string source;  ///< "csv": the text of the schedule
   FunctionRef function;
 };
 
-/// Which layers do not keep their activations from forward to backward, but are computed again
-/// before the backward. A segment is a run of layers that is computed again at once. Only the input
+/// The layers that do not keep their activations from forward to backward, and run forward again
+/// before their backward. A segment is a run of layers that is recomputed at once; only the input
 /// of each segment is kept.
 struct RecomputeSpec {
   enum class Method {
@@ -106,7 +115,7 @@ struct RecomputeSpec {
     kEvery,     ///< segments of `every` layers, counted from each stage's first
     kLayers,    ///< each of `layers` is a segment
     kFunction,  ///< each layer for which function(layer) is true, layer = {index, type, name, ...}
-    kAuto,      ///< the planner chooses what takes the least time within the memory limit
+    kAuto,      ///< the planner chooses the fastest within the memory limit
   };
   Method method = Method::kNone;
   int every = 0;
@@ -114,16 +123,17 @@ struct RecomputeSpec {
   FunctionRef function = {};
 };
 
-/// Begins the type of a metric that is run as a loss.
+/// The prefix of the type of a metric that runs as a scripted loss.
 inline constexpr const char* kMetricPrefix = "eval.metrics.";
 
-/// A number about outputs and targets. Without a function it is one of MetricTypes()
-/// (job_fields.h).
+/// A number that an evaluation computes from outputs and targets. Without a function it is one of
+/// MetricTypes() (job_fields.h).
 struct MetricSpec {
   std::string name;
-  FunctionRef function = {};  ///< function(output, target) -> mean of the rows, or sum and weight
+  /// function(output, target) -> the mean over the rows, or a sum and a weight.
+  FunctionRef function = {};
 
-  /// What such a function is run as. Its type is what messages call it.
+  /// The scripted loss that computes the metric. Messages show its type.
   LayerSpec AsLoss() const {
     LayerSpec loss;
     loss.type = kMetricPrefix + name;
@@ -134,16 +144,18 @@ struct MetricSpec {
   }
 };
 
-/// Texts that a language model writes while it trains.
+/// Texts that a language model continues while it trains.
 struct SamplesSpec {
-  std::vector<std::string> prompts;  ///< none: nothing is written
-  int64_t every = 0;                 ///< steps between two times; 0 = behind each evaluation
-  Value options;                     ///< of TextFields() (job_fields.h)
+  std::vector<std::string> prompts;  ///< empty: no text is written
+  /// Steps between two times; 0 = after each evaluation.
+  int64_t every = 0;
+  Value options;  ///< the fields of TextFields() (job_fields.h)
 };
 
-/// In place of steps: the steps of a pass over data.train, which whoever opens the data knows.
+/// A number of steps that stands for one pass over data.train. Its length is known once the data is
+/// open.
 inline constexpr int64_t kEveryEpoch = -1;
-/// EvalSpec::every or SaveSpec::every in steps.
+/// Resolves EvalSpec::every or SaveSpec::every to a number of steps.
 inline int64_t EverySteps(int64_t every, int64_t steps_per_epoch) {
   return every == kEveryEpoch ? steps_per_epoch : every;
 }
@@ -153,22 +165,25 @@ struct EvalSpec {
   int64_t every = 0;   ///< steps between evaluations, or kEveryEpoch; 0 = only at the end
   int64_t batch = 0;   ///< samples per micro-batch; 0 = the training micro-batch size
   std::string metric;  ///< "accuracy" (default for class losses), "none"
-  /// For a loss function: the dim of the output that holds the classes, negative from the end;
-  /// accuracy, top5, f1 and confusion go by it. None: the dim that labels do not have.
+  /// For a loss function: the dim of the output that holds the classes, counted from the end if
+  /// negative; accuracy, top5, f1 and confusion use it. None: the dim of the output that the labels
+  /// do not have.
   std::optional<int64_t> class_dim = {};
-  std::vector<MetricSpec> metrics = {};  ///< further ones
+  std::vector<MetricSpec> metrics = {};  ///< further metrics
   SamplesSpec samples = {};
 };
 
-/// A number of the evaluations, and when it counts as better.
+/// A number of the evaluations that decides something, and the rule for when it has become better.
 struct MonitorSpec {
-  std::string monitor = {};  ///< "test.loss", "test.accuracy", ...; "" = none is looked at
+  /// "test.loss", "test.accuracy", ...; "" = nothing is monitored.
+  std::string monitor = {};
   bool larger_is_better = false;
-  int64_t patience = 0;  ///< evaluations in a row that may be no better
-  double min_delta = 0;  ///< a smaller change is none
+  int64_t patience = 0;  ///< evaluations in a row that need not be better
+  double min_delta = 0;  ///< a smaller change does not count as better
 };
 
-/// Functions of the script that rank 0 calls with the records of a training. An id below 0: none.
+/// Functions of the script that rank 0 calls with the records of a training. A function with an id
+/// below 0 is not set.
 struct Callbacks {
   FunctionRef on_step;
   FunctionRef on_eval;
@@ -180,18 +195,20 @@ struct SaveSpec {
   std::string dir;    ///< the folder of saves; "" = nothing is saved
   int64_t every = 0;  ///< steps between two saves, or kEveryEpoch; 0 = only at the end
   int64_t keep = 2;   ///< how many saves are kept; 0 = all
-  /// What makes a save the best one, which is kept in a folder of its own in `dir`.
+  /// The number that decides which save is the best one. The best save is kept in a folder of its
+  /// own in `dir`.
   MonitorSpec best = {};
 };
 
-/// The weights that a training begins with, from elsewhere.
+/// Weights from elsewhere with which the training begins.
 struct WeightsSpec {
-  std::string from = {};      ///< a save, or published weights; "" = none
-  Value map = {};             ///< a built-in map's name, a table of rules, a function; null = none
-  std::string prefix = {};    ///< what all names there begin with
+  std::string from = {};  ///< a save, or published weights; "" = none
+  /// The name of a built-in map, a table of rules, or a function; null = none.
+  Value map = {};
+  std::string prefix = {};    ///< the prefix that all names in the file have
   LayerSelector except = {};  ///< layers that keep their initial values
-  /// What does not fit: true = is refused, false = is listed; none = what is missing is listed,
-  /// another shape is refused.
+  /// Treats tensors that are missing or have another shape: true = both are refused, false = both
+  /// are listed; none = missing ones are listed, another shape is refused.
   std::optional<bool> strict = {};
 };
 
@@ -199,18 +216,20 @@ struct WeightsSpec {
 /// starts from the beginning.
 inline constexpr const char* kLatestSave = "latest";
 
-/// A checked job. docs/keys.md has every key.
+/// A checked job. docs/keys.md describes every key.
 struct Job {
   std::string script;  ///< the script's path as given; "" for a job typed at the prompt
   std::string name;
-  std::vector<LayerSpec> layers;    ///< flattened; a layer's index is its place here
-  std::optional<TensorSpec> input;  ///< of ONE sample, without the batch dim; none = from the data
-  LayerSpec loss;                   ///< a loss layer, or scripted: function(output, target)
+  std::vector<LayerSpec> layers;  ///< flattened; a layer's index is its position here
+  /// The input of ONE sample, without the batch dim; none = taken from the data.
+  std::optional<TensorSpec> input;
+  LayerSpec loss;  ///< a loss layer, or scripted: function(output, target)
   PartitionSpec partition;
   Parallel parallel;
   ScheduleSpec schedule;
   int stages_per_rank = 1;  ///< 0 = "auto"
-  bool rebalance = true;    ///< layers may move to other ranks between steps, where cuts are chosen
+  /// Layers may move to other ranks between steps, if the partition is chosen automatically.
+  bool rebalance = true;
   Batch batch;
   OptimizerSpec optimizer;
   LrScheduleSpec lr_schedule;
@@ -219,44 +238,49 @@ struct Job {
   LayerSelector freeze;
   RecomputeSpec recompute;
   Precision precision;
-  int64_t memory = 0;  ///< the limit of a rank's tensors in bytes; 0 = no limit
-  std::string costs;   ///< a file of measured costs (engine/cost/profile.h); "" = none
-  std::string links;   ///< a file of measured links (engine/cost/link_table.h); "" = none
+  /// The memory limit of a rank's tensors in bytes; 0 = no limit.
+  int64_t memory = 0;
+  std::string costs;  ///< a file of measured costs (engine/cost/profile.h); "" = none
+  std::string links;  ///< a file of measured links (engine/cost/link_table.h); "" = none
   DataSpec train_data;
   DataSpec test_data;
   EvalSpec eval;
-  MonitorSpec stop;   ///< ends the training once its number gets no better
+  /// Ends the training when its number does not get better any more.
+  MonitorSpec stop;
   int64_t steps = 0;  ///< 0 = left out
   double epochs = 0;  ///< 0 = left out
   int64_t seed = 1234;
   SaveSpec save;
   std::string resume;  ///< a save, a folder of saves or kLatestSave; "" = start from the beginning
   WeightsSpec weights;
-  bool trains = true;     ///< false: outputs alone are computed; no key, commands set it
-  FunctionRef seed_fn;    ///< function(layer) -> seed of the layer's initial values
-  std::string device;     ///< "cuda", "cpu", or "" = cuda if there is a GPU, else cpu with a notice
-  std::string transport;  ///< "nccl", "gloo", "threads", or "" = derived
-  int threads = 0;        ///< for each rank; 0 = the machine's cores divided by its ranks
-  double timeout = 1800;  ///< seconds until a communication fails
+  /// False if only outputs are computed. No key sets it; commands do.
+  bool trains = true;
+  FunctionRef seed_fn;  ///< function(layer) -> seed of the layer's initial values
+  /// "cuda", "cpu", or "" = cuda if there is a GPU, else cpu with a notice.
+  std::string device;
+  std::string transport;    ///< "nccl", "gloo", "threads", or "" = derived
+  int threads = 0;          ///< threads of each rank; 0 = the machine's cores divided by its ranks
+  double timeout = 1800;    ///< seconds until a communication fails
   double hang_timeout = 0;  ///< seconds without progress until the watchdog acts; 0 = HangSeconds()
   int64_t tie_check = 100;  ///< steps between two comparisons of tied parameters; 0 = never
-  bool comm_log = false;    ///< what collectives took, at the end
+  bool comm_log = false;    ///< show the time of collectives at the end
   std::string log;          ///< JSONL file; "" = none
-  std::string trace;        ///< Chrome's trace format, with every action's time; "" = none
-  /// "stop", "skip" or "warn": what becomes of a step whose loss or gradients are not finite.
+  /// A file in Chrome's trace format with the time of every action; "" = none.
+  std::string trace;
+  /// The treatment of a step whose loss or gradients are not finite: "stop", "skip" or "warn".
   std::string nonfinite = "stop";
   bool losses = false;      ///< print and return the loss of every micro-batch
   bool grad_norms = false;  ///< the log has the norm of every layer's gradient
   int64_t histograms = 0;   ///< steps between two histograms of the gradients; 0 = none
   Callbacks callbacks;
 
-  /// The canonical form: every key with its value; functions by place and digest. Equal jobs give
-  /// equal Values on every rank. FirstDifference() (value.h) names where two differ.
+  /// The canonical form: every key with its value; functions by place and digest. Equal jobs have
+  /// equal Values on every rank. FirstDifference() (value.h) names the first difference of two.
   Value ToValue() const;
 };
 
-/// The keys that may change between a save and the training that goes on from it: they say where
-/// and how long a job trains, not what it learns.
+/// The keys that may change between a save and the training that resumes from it: they determine
+/// where and how long a job trains, not what it learns.
 std::vector<std::string> KeysFreeOnResume();
 
 }  // namespace strata

@@ -7,7 +7,8 @@
 namespace strata {
 namespace {
 
-/// Of what other engines, and dtypes, call a precision. Nearness alone takes float16 for float32.
+/// Our name for a precision that other engines, and dtypes, name differently. It is needed since
+/// DidYouMean() alone would suggest float32 for float16.
 std::string OurName(const std::string& type) {
   if (type == "float16" || type == "half") return "fp16";
   if (type == "bfloat16") return "bf16";
@@ -17,7 +18,7 @@ std::string OurName(const std::string& type) {
 }  // namespace
 
 struct JobKeys::Typed {
-  std::string type;  // "" = left out
+  std::string type;  // "" = omitted
   Call call;         // the options
 };
 

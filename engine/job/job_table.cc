@@ -15,7 +15,7 @@
 namespace strata {
 namespace {
 
-// ---- the canonical form of what a job holds ----
+// ---- ToValue(): the canonical form of each member of a job ----
 
 template <class T>
 requires std::is_constructible_v<Value, T> Value ToValue(const T& value) { return value; }
@@ -40,7 +40,8 @@ Value ToValue(const std::vector<T>& items) {
   return list;
 }
 
-/// Where they are cut is no part of what is learnt.
+/// Layers are serialised uncut: cuts do not change results, so resuming and the comparison between
+/// ranks ignore them.
 Value ToValue(const std::vector<LayerSpec>& layers) { return ToValue<LayerSpec>(InWhole(layers)); }
 
 Value ToValue(const OptimizerSpec& spec) {
@@ -55,7 +56,7 @@ Value ToValue(const LrScheduleSpec& spec) {
 
 Value ToValue(const DataSpec& spec) {
   Value options = spec.options;
-  // How data is read changes nothing in it.
+  // These options only affect how fast data is read, not its content.
   for (const char* name : {"workers", "prefetch"}) {
     if (options.is_map()) options.Erase(name);
   }
@@ -145,9 +146,9 @@ Value ToValue(const std::optional<T>& value) {
   return value ? ToValue(*value) : Value();
 }
 
-// ---- how keys are read ----
+// ---- functions that read keys ----
 
-/// A key that is its member as it stands; left out without a default, the member's zero.
+/// Converts a key's value to the type of its member; null becomes the zero of that type.
 template <class T>
 T Plain(const Value& value) {
   if (value.is_null()) return T();
@@ -164,14 +165,14 @@ T Plain(const Value& value) {
   }
 }
 
-/// The script's name where the job has none of its own.
+/// The job's name; if the key is omitted, the file name of the script without its ending.
 std::string ReadName(const JobKeys& keys) {
   const std::string& name = keys["name"].as_string();
   return name.empty() ? std::filesystem::path(keys.path()).stem().string() : name;
 }
 
-/// A stage's gradients must be whole from its first micro-batch to its last, and its parameters for
-/// each of them.
+/// Reads `zero`. Only 0 and 1 are possible: a stage accumulates its gradients over all
+/// micro-batches and needs its parameters for each of them, so both must stay whole.
 int ReadZero(const JobKeys& keys) {
   const auto zero = static_cast<int>(keys["zero"].as_int());
   if (zero > 1) {
@@ -184,7 +185,7 @@ int ReadZero(const JobKeys& keys) {
   return zero;
 }
 
-/// At least a byte: 0 would be no limit.
+/// Reads the memory limit in bytes. It must be at least 1, since 0 means no limit.
 int64_t ReadMemory(const JobKeys& keys) {
   const Value& value = keys["memory"];
   if (value.is_null()) return 0;
@@ -193,7 +194,8 @@ int64_t ReadMemory(const JobKeys& keys) {
   keys.Refuse(Str("memory must be at least a byte, got ", value.Describe()));
 }
 
-/// A script names a file from its folder on, a command line from where it is typed.
+/// A path in the script is relative to the script's folder; a path on the command line is relative
+/// to the current folder.
 std::string ReadFileName(const char* key, const JobKeys& keys) {
   const std::string name = Plain<std::string>(keys[key]);
   if (name.empty() || keys.overridden(key)) return name;
@@ -202,7 +204,7 @@ std::string ReadFileName(const char* key, const JobKeys& keys) {
 std::string ReadCosts(const JobKeys& keys) { return ReadFileName("costs", keys); }
 std::string ReadLinks(const JobKeys& keys) { return ReadFileName("links", keys); }
 
-/// 0 = "auto".
+/// Reads stages_per_rank; 0 stands for "auto".
 int ReadStagesPerRank(const JobKeys& keys) {
   static const Field number = Field::Int("stages_per_rank", "").AtLeast(1).AtMost(32767);
   const Value& value = keys["stages_per_rank"];
@@ -221,7 +223,7 @@ JobKey Shown(Field field, T Job::*member, OnResume on_resume = OnResume::kSame) 
           [=](const Job& job, Value& value) { value.Set(name, ToValue(job.*member)); }};
 }
 
-/// A key that `read` reads, whatever the others say; else as it stands.
+/// A key that can be read without the others: by `read`, or by Plain() if that is null.
 template <class T>
 JobKey Bound(Field field, T Job::*member, OnResume on_resume = OnResume::kSame,
              T (*read)(const JobKeys&) = nullptr) {
@@ -239,7 +241,7 @@ std::vector<const FieldTable*> TablesOf(const std::vector<OptionTable>& types) {
   return tables;
 }
 
-/// Training and test data are two entries of the canonical form.
+/// data, which has two entries in the canonical form: training data and test data.
 JobKey Data(Field field) {
   return {std::move(field), false, nullptr, [](const Job& job, Value& value) {
             value.Set("train_data", ToValue(job.train_data));
@@ -247,7 +249,7 @@ JobKey Data(Field field) {
           }};
 }
 
-/// The optimizer keeps the averages.
+/// ema, whose value is stored in the optimizer.
 JobKey Ema(Field field) {
   return {std::move(field), false, nullptr,
           [](const Job& job, Value& value) { value.Set("ema", job.optimizer.ema); }};
@@ -364,7 +366,9 @@ std::vector<JobKey> LengthKeys() {
             OnResume::kFree),
       Bound(Field::Int("seed", "what random numbers begin with: initial values, dropout, shuffling")
                 .AtLeast(0)
-                .AtMost(9007199254740991)  // 2^53 - 1: what a Lua number holds exactly
+                // 2^53 - 1, the largest integer of which a Lua number (a double) holds all smaller
+                // ones.
+                .AtMost(9007199254740991)
                 .Default(1234),
             &Job::seed),
       Bound(Field::Function("seed_fn", "function(layer) -> seed of its initial values").Optional(),

@@ -1,6 +1,6 @@
-// The table of a job's keys. Each key stands there once: its field (type, default, help, so its
-// flag), the member of Job that holds it, and whether it may change between a save and the training
-// that goes on from it.
+// The table of a job's keys. Each key is declared here once: its field (type, default, help, and so
+// its flag), the member of Job that holds it, and whether it may change between a save and the
+// training that resumes from it.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,9 @@ namespace strata {
 
 struct JobKey {
   Field field;
-  bool free_on_resume;  ///< says where or how long a job trains, not what it learns
-  /// Reads the key into the job; empty where BuildJob() needs several keys for it.
+  /// True if the key determines where or how long a job trains, not what it learns.
+  bool free_on_resume;
+  /// Reads the key into the job. Empty if BuildJob() reads it together with other keys.
   std::function<void(const JobKeys& keys, Job& job)> read;
   /// Adds the key to the job's canonical form, by which ranks and saves compare jobs.
   std::function<void(const Job& job, Value& value)> show;

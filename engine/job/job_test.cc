@@ -64,7 +64,7 @@ TEST(ResolveBatch, ContradictionsNameAllThree) {
             "batch: size 33 is not divisible by micro_batch_size 8");
 }
 
-// Ranks and saves compare jobs by it: a key that is not in it could differ unnoticed.
+// Ranks and saves compare jobs by ToValue(), so a key that it lacks could differ without an error.
 TEST(JobToValue, HoldsEveryKey) {
   std::vector<std::string> expected;
   for (const std::string& name : FieldNames(JobFields())) {
@@ -87,7 +87,7 @@ TEST(KeysFreeOnResume, AreThoseThatTeachNothing) {
   }
 }
 
-/// What a change of one key changes in the canonical form.
+/// A change of one key, and the entries of the canonical form that it changes.
 struct Change {
   const char* key;
   Value value;
@@ -135,7 +135,8 @@ TEST(JobToValue, SavesHaveThreeParts) {
             "save.every: 0 against 5");
 }
 
-// Jobs are compared as JSON texts on other machines. The comparison has the same result.
+// Ranks on other machines compare jobs as JSON texts. Equal jobs must have equal texts, and
+// different jobs different ones.
 TEST(JobToValue, DiffersAsTextWhereItDiffers) {
   const auto text = [](Value::Map keys) { return Build(std::move(keys)).ToValue().ToJson(); };
   EXPECT_EQ(text({{"zero", 1}, {"save", "runs"}}), text({{"save", "runs"}, {"zero", 1}}));

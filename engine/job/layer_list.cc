@@ -1,3 +1,5 @@
+// Flattens nested lists depth-first, records the positions of cuts, and then checks layers, names,
+// connections, ties and cuts, in this order.
 #include "engine/job/layer_list.h"
 
 #include <algorithm>
@@ -42,8 +44,8 @@ void CheckLayer(const LayerSpec& layer, size_t index) {
   }
 }
 
-/// A function has its variable's name, and may stand at several places, where indices tell them
-/// apart.
+/// Removes the names of functions that occur more than once. A function is named after its variable
+/// and may be used at several places of the list; its uses are told apart by index.
 void DropNamesOfFunctions(std::vector<LayerSpec>& layers) {
   std::map<std::string, int> count;
   for (const LayerSpec& layer : layers) ++count[layer.name];

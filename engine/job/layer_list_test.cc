@@ -1,4 +1,4 @@
-// Tests nested lists of layers and the optimizer's groups against plain loops.
+// Compares the flattening of nested lists, and the choice of optimizer groups, with plain loops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -18,7 +18,7 @@ using testing::IsEmpty;
 /// The layers and cuts of a job after BuildJob().
 struct LayerList {
   std::vector<LayerSpec> layers;
-  std::vector<int> cuts;  // without the ends
+  std::vector<int> cuts;  // without 0 and the number of layers
 };
 
 LayerList FlattenLayers(RawLayer layers) {

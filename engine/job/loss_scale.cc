@@ -1,3 +1,6 @@
+// After an overflow the scale is multiplied by `backoff`, unless the hysteresis allows further
+// overflows. After `interval` good steps in a row it is multiplied by `growth`, and the hysteresis
+// starts anew.
 #include "engine/job/loss_scale.h"
 
 #include <algorithm>

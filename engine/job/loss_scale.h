@@ -1,5 +1,5 @@
-// LossScale: what the loss of a training in float16 is multiplied by, step by step. The rule is
-// that of torch.amp.GradScaler, with DeepSpeed's hysteresis. Torch-free.
+// LossScale: the factor by which the loss of a training in float16 is multiplied at each step. The
+// rule is that of torch.amp.GradScaler, with DeepSpeed's hysteresis. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -9,27 +9,29 @@
 
 namespace strata {
 
-/// The scale of one training, on every rank alike.
+/// The loss scale of one training. It is the same on every rank, since all ranks see the same
+/// overflows.
 class LossScale {
  public:
-  /// It grows no higher: gradients that are 0 never overflow, and losses are float32.
+  /// The scale never grows beyond this. If all gradients are 0 they never overflow, and the scale
+  /// would otherwise grow until the loss, a float32, is infinite.
   static constexpr double kMost = 0x1p100;
 
   explicit LossScale(const LossScaleSpec& spec)
       : spec_(spec), scale_(spec.initial), left_(spec.hysteresis) {}
 
   double value() const { return scale_; }
-  /// Whether an overflow can still be met with a smaller scale; otherwise the gradients are not
-  /// finite whatever the scale.
+  /// True if the scale can still be lowered after an overflow. Otherwise gradients that are not
+  /// finite cannot be repaired by another scale.
   bool can_go_back() const { return spec_.dynamic && scale_ > spec_.least; }
-  /// What comes of a step whose gradients were finite, or were not.
+  /// Adjusts the scale after a step; `is_finite` says whether the step's gradients were finite.
   void Update(bool is_finite);
 
-  /// What a save holds: the scale, the good steps since the last change, the overflows that are
-  /// left.
+  /// The state that a save holds: the scale, the number of good steps since the last change, and
+  /// the number of overflows left until the scale goes down.
   Value state() const;
-  /// `state`: what state() gave. A scale that is not dynamic stays as it is. Throws ConfigError
-  /// where a member is missing.
+  /// Restores a result of state(). A scale that is not dynamic stays as it is. Throws ConfigError
+  /// if a member is missing or invalid.
   void set_state(const Value& state);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// The scale after each step; '.' is a good one, 'x' an overflow.
+/// The scale after each step; '.' is a good step, 'x' an overflow.
 std::vector<double> Scales(const LossScaleSpec& spec, const std::string& steps) {
   LossScale scale(spec);
   std::vector<double> scales;

@@ -1,3 +1,6 @@
+// FactorOf() gives the linear warmup, and then the schedule's own function from the table kFactors,
+// at the step counted from the end of the warmup. Chains and sequences call FactorOf() again for
+// their parts, with the step and the length that the part has. lr_schedule.h has the formulas.
 #include "engine/job/lr_schedule.h"
 
 #include <algorithm>
@@ -13,11 +16,11 @@
 namespace strata {
 namespace {
 
-/// What a schedule is asked for: the factor at step `t` of it, of a training of `total` steps.
+/// One question to a schedule: its factor at its step `t`, in a training of `total` steps.
 struct At {
   const LrScheduleSpec& spec;
   int64_t t;
-  int64_t total;  // 0: not known
+  int64_t total;  // 0 = not known
   Script* script;
 
   const Value& operator[](const char* name) const { return spec.options[name]; }
@@ -39,7 +42,8 @@ int64_t WarmupOf(const LrScheduleSpec& spec) {
   return steps ? steps->as_int() : 0;
 }
 
-/// Its own length, or what the training leaves.
+/// The length of the schedule in steps: its option `steps`, or else the rest of the training.
+/// Throws ConfigError if neither is known.
 int64_t LengthOf(const At& at) {
   const Value& steps = at["steps"];
   const int64_t length = steps.is_null() ? at.total - WarmupOf(at.spec) : steps.as_int();
@@ -50,13 +54,13 @@ int64_t LengthOf(const At& at) {
   return length;
 }
 
-/// The share of the decay that is over, from 0 to 1.
+/// The share of the decay that is done, from 0 to 1.
 double Progress(const At& at) {
   const int64_t length = LengthOf(at);
   return length <= 0 ? 1 : std::min(1.0, static_cast<double>(at.t) / static_cast<double>(length));
 }
 
-/// From `start` to `end` along half a wave.
+/// Goes from `start` to `end` along half a cosine wave, as `progress` goes from 0 to 1.
 double Wave(double start, double end, double progress) {
   return end + (start - end) * (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
@@ -103,7 +107,7 @@ double OneCycle(const At& at) {
 
 double FactorOf(const At& at);
 
-/// A schedule of a chain or a sequence, at its own step `t` of `total`.
+/// The factor of a part of a chain or a sequence, at the part's own step `t` of `total`.
 double FactorOfPart(const Value& part, int64_t t, int64_t total, Script* script) {
   LrScheduleSpec spec = {part["type"].as_string(), part["options"], {}};
   if (part["function"].is_function()) spec.function = part["function"].as_function();

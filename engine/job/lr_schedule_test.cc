@@ -24,7 +24,7 @@ TEST(LrSchedule, FactorsArePyTorchs) {
   const Value golden = ReadJson("engine/job/testdata/lr_schedules.json");
   for (const Value& entry : golden.as_list()) {
     const Value::List& golden_case = entry.as_list();
-    if (golden_case[0] == Value("plateau")) continue;  // monitors_test.cc
+    if (golden_case[0] == Value("plateau")) continue;  // monitors_test.cc tests it
     const LrScheduleSpec spec = Schedule(golden_case[0].as_string(), golden_case[1].as_map());
     const int64_t total = golden_case[2].as_int();
     const Value::List& factors = golden_case[3].as_list();

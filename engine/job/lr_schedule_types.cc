@@ -1,5 +1,5 @@
-// Schedules of the learning rate, and what is looked at in evaluations.
-// engine/job/lr_schedule.cc has their factors.
+// The tables of learning-rate schedules and of metrics: names, options and defaults.
+// engine/job/lr_schedule.cc computes the factors of the schedules.
 #include "engine/job/job_fields.h"
 
 namespace strata {
@@ -21,7 +21,7 @@ FieldTable AfterWarmup(FieldTable fields) {
   return fields;
 }
 
-/// PyTorch's OneCycleLR, whose max_lr is the optimizer's lr here.
+/// PyTorch's OneCycleLR. Its max_lr is the optimizer's lr here.
 FieldTable OneCycleFields() {
   return {
       Steps("length of the cycle in steps; none = the training"),
@@ -45,7 +45,7 @@ FieldTable RestartFields() {
           Final("factor at a cycle's end")};
 }
 
-/// PyTorch's ReduceLROnPlateau; its min_lr is a factor here.
+/// PyTorch's ReduceLROnPlateau. Its min_lr is min_factor here, a factor.
 FieldTable PlateauFields() {
   return {
       Field::String("monitor", "what gets no better: test.loss, or test.NAME of a metric")

@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-/// A best that is not there yet is left out: no number stands for it in JSON.
+/// Adds the best number to a state, unless there is none yet: JSON has no number for that.
 Value WithBest(Value state, const std::optional<double>& best) {
   if (best) state.Set("best", *best);
   return state;
@@ -32,18 +32,19 @@ MonitorSpec PlateauSpec(const Job& job) {
 constexpr const char* kMonitor = "monitor";
 constexpr const char* kLarger = "larger_is_better";
 
-/// With what its numbers are.
+/// Adds to a state the number and the direction that it belongs to.
 Value Named(Value state, const MonitorSpec& spec) {
   return state.Set(kMonitor, spec.monitor).Set(kLarger, spec.larger_is_better);
 }
 
-/// Older states do not say what their numbers are.
+/// True if a state belongs to this number and direction. States of older versions do not say so and
+/// are accepted.
 bool IsOf(const Value& state, const MonitorSpec& spec) {
   return !state.Has(kMonitor) ||
          (state[kMonitor] == Value(spec.monitor) && state[kLarger] == Value(spec.larger_is_better));
 }
 
-/// "test.loss, less is better"
+/// The number and its direction, for messages: "test.loss, less is better".
 std::string NumberText(const std::string& monitor, bool larger_is_better) {
   return Str(monitor, larger_is_better ? ", more" : ", less", " is better");
 }

@@ -1,5 +1,6 @@
-// Monitors: what a training looks at in its evaluations. When to stop (job.stop), which save is the
-// best (job.save.best), and what a plateau takes off the learning rate. Torch-free.
+// Monitors: the decisions that a training makes from its evaluations: when to stop (job.stop),
+// which save is the best (job.save.best), and by how much a plateau lowers the learning rate.
+// Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,14 @@
 
 namespace strata {
 
-/// The best of a number so far, and how long ago it was.
+/// The best value of a number so far, and how many evaluations ago it was.
 class Best {
  public:
-  /// Whether the value is better than all before, by more than spec.min_delta.
+  /// True if the value is finite and better than all before by more than spec.min_delta.
   bool IsBetter(const MonitorSpec& spec, double value) const;
-  /// The same; the value is one of these then.
+  /// As IsBetter(), and records the value.
   bool Take(const MonitorSpec& spec, double value);
-  int64_t worse() const { return worse_; }  ///< values in a row that were no better
+  int64_t worse() const { return worse_; }  ///< values in a row since the best one
   const std::optional<double>& value() const { return best_; }
 
   Value state() const;
@@ -30,10 +31,10 @@ class Best {
   int64_t worse_ = 0;
 };
 
-/// PyTorch's ReduceLROnPlateau.
+/// The rule of PyTorch's ReduceLROnPlateau.
 class Plateau {
  public:
-  /// `options`: of the lr_schedule "plateau".
+  /// `options` are those of the lr_schedule "plateau".
   Plateau(const Value& options, bool larger_is_better);
 
   void Take(double value);
@@ -53,7 +54,8 @@ class Plateau {
   double factor_ = 1;
 };
 
-/// Of one training; every rank takes the same numbers.
+/// The monitors of one training. Every rank passes them the same numbers, so all ranks decide
+/// alike.
 class Monitors {
  public:
   explicit Monitors(const Job& job);
@@ -62,37 +64,40 @@ class Monitors {
     bool is_best = false;
     std::string why_stopped = {};  ///< WhyStopped()
   };
-  /// After the evaluation behind `step` steps. `numbers`: "test.loss" and "test.NAME" of metrics.
+  /// Records the evaluation after `step` steps. `numbers` holds "test.loss" and "test.NAME" of
+  /// metrics.
   Verdict Take(int64_t step, const Value& numbers);
-  /// The save of the best that Take() told of has failed: the best before stands, as its save does.
+  /// Call this if the save that the last Take() declared the best could not be written: the
+  /// previous best counts again, since its save is still there.
   void BestFailed() { best_ = best_before_; }
-  /// What the best save has, which was made after `step` steps: its state(). A training that goes
-  /// on from a save before that evaluation knows of it in the evaluations behind that step.
+  /// Reports the best save on disk: it was made after `step` steps and has this state(). A training
+  /// that resumes from an older save takes it into account from the first evaluation after `step`.
   void FindBest(int64_t step, const Value& state);
-  /// That multiplies the schedule's.
+  /// A factor of the learning rate, in addition to that of the schedule.
   double lr_factor() const { return plateau_ ? plateau_->factor() : 1; }
 
-  /// What a save holds; null where nothing is evaluated before the end.
+  /// The state that a save holds; null if nothing is evaluated before the end.
   Value state() const;
-  /// Of another number, or another direction, only what the plateau has taken off the learning rate
-  /// is gone on with. Gives what the user should know of that, a line each.
+  /// Restores a state. If it belongs to another number or direction than the job's, it is ignored,
+  /// except for the factor by which the plateau has lowered the learning rate. Returns notes about
+  /// this for the user, one line each.
   std::vector<std::string> set_state(const Value& state);
-  /// Whether a training that goes on behind `step` steps has not seen that step's evaluation: a
-  /// save begins before it.
+  /// True if a training that resumes after `step` steps still has to run that step's evaluation.
+  /// This happens because a save begins before the evaluation of its step.
   bool owes(int64_t step, int64_t steps_per_epoch = 0) const;
-  /// Why the training has ended after `step` steps, by what it has seen so far; "" = it has not.
+  /// The reason why the training has ended after `step` steps; "" if it has not.
   std::string WhyStopped(int64_t step) const;
 
  private:
   const MonitorSpec stop_spec_, best_spec_, plateau_spec_;
   const int64_t every_;
-  int64_t last_ = 0;  ///< steps done at the last evaluation
+  int64_t last_ = 0;  ///< steps done before the last evaluation
   Best stop_, best_, best_before_;
-  std::optional<std::pair<int64_t, double>> found_;  // FindBest(): step and value
+  std::optional<std::pair<int64_t, double>> found_;  // step and value of FindBest()
   std::optional<Plateau> plateau_;
 };
 
-/// Whether more of what "test.NAME" says is better.
+/// True if larger values of the number "test.NAME" are better.
 bool LargerIsBetter(const std::string& monitor);
 
 }  // namespace strata

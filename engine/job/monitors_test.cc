@@ -24,7 +24,7 @@ TEST(Plateau, IsPyTorchs) {
       EXPECT_NEAR(plateau.factor(), parts[3].as_list()[i].as_double(), 1e-12)
           << options.ToJson() << " after evaluation " << i;
       const Value state = Value::FromJson(plateau.state().ToJson());
-      plateau.set_state(state);  // a save in between changes nothing
+      plateau.set_state(state);  // a save and a resume in between change nothing
     }
     ++compared;
   }

@@ -1,5 +1,5 @@
-// Optimizers: arguments with PyTorch's names, order and defaults, and what each keeps of an
-// element. engine/runtime/update/update_rules.cc has what they compute.
+// The table of optimizers: options with PyTorch's names, order and defaults, and the names of the
+// state tensors of each. engine/runtime/update/update_rules.cc has their update rules.
 #include <algorithm>
 #include <iterator>
 
@@ -21,14 +21,15 @@ Field Momentum(double fallback = 0) {
       .Default(fallback);
 }
 
-/// Added to the gradient, as the penalty of large weights that it stands for.
+/// The classic weight decay, an L2 penalty: it is added to the gradient.
 Field WeightDecay() {
   return Field::Number("weight_decay", "share of the parameter added to its gradient")
       .AtLeast(0)
       .Default(0.0);
 }
 
-/// Decoupled from the gradient (Loshchilov and Hutter, arXiv:1711.05101).
+/// Decoupled weight decay (Loshchilov and Hutter, arXiv:1711.05101): it is subtracted from the
+/// parameter, not added to the gradient.
 Field OwnWeightDecay(double fallback) {
   return Field::Number("weight_decay", "share of the parameter taken off at each step, times lr")
       .AtLeast(0)
@@ -59,7 +60,7 @@ Field AmsGrad() {
   return Field::Bool("amsgrad", "divides by the largest average so far").Default(false);
 }
 
-/// PyTorch's arguments that say how the update is executed (foreach, fused, ...).
+/// Arguments of PyTorch that control how the update is executed (foreach, fused, ...).
 Field HowItRuns(const char* name) {
   return Field::Refused(name, "the engine runs one update for each flat buffer");
 }
@@ -137,7 +138,8 @@ FieldTable AdamaxFields() {
               {Maximize(), HowItRuns("differentiable"), HowItRuns("capturable")});
 }
 
-/// PyTorch has none; names and defaults are those of the paper's authors (arXiv:2302.06675).
+/// PyTorch does not have Lion; names and defaults are those of the paper's authors
+/// (arXiv:2302.06675).
 FieldTable LionFields() {
   return With({LearningRate(1e-4), Betas(0.9, 0.99), OwnWeightDecay(0)}, {Maximize()});
 }
@@ -192,7 +194,7 @@ struct Text {
   char characters[size];
 };
 
-/// The same whatever the options.
+/// State names that do not depend on the options.
 template <Text... names>
 Names Always(const Value&) {
   return {names.characters...};

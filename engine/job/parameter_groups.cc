@@ -1,3 +1,6 @@
+// Finds the group of each parameter, by layer, name and number of dims, and the options and state
+// that follow from it. The first group that takes a parameter is used. Conditions are evaluated
+// anew for each parameter, since groups and layers are few.
 #include "engine/job/parameter_groups.h"
 
 #include <algorithm>
@@ -19,7 +22,7 @@ constexpr const char* kSubject = "optimizer.groups";
 
 using Comparison = bool (*)(int64_t, int64_t);
 
-/// Longer signs before those that begin them.
+/// A sign that begins with another one stands before it, since the first match is taken.
 constexpr std::pair<const char*, Comparison> kComparisons[] = {
     {"<=", [](int64_t a, int64_t b) { return a <= b; }},
     {">=", [](int64_t a, int64_t b) { return a >= b; }},
@@ -29,7 +32,7 @@ constexpr std::pair<const char*, Comparison> kComparisons[] = {
     {">", [](int64_t a, int64_t b) { return a > b; }},
 };
 
-/// `dims`: what ParseDims() gave.
+/// True if the number of dims fulfils the condition `dims`, a result of ParseDims().
 bool HasDims(const ParameterSpec& parameter, const std::string& dims) {
   if (dims.empty()) return true;
   const auto comparison =
@@ -39,7 +42,7 @@ bool HasDims(const ParameterSpec& parameter, const std::string& dims) {
   return comparison->second(static_cast<int64_t>(parameter.shape.size()), std::stoll(number));
 }
 
-/// What saves call it: a tied parameter has the name of its first use.
+/// The name of a parameter in saves. A tied parameter has the name of its first use.
 std::string NameOf(const std::vector<LayerSpec>& layers, int layer, const std::string& parameter) {
   const LayerSpec& spec = layers[static_cast<size_t>(layer)];
   const auto tied = std::ranges::find(spec.tied_weights, parameter);
@@ -63,7 +66,7 @@ bool Takes(const ParameterGroup& group, const std::vector<LayerSpec>& layers,
          std::regex_search(place.name, CompileRegex(group.parameters, kSubject));
 }
 
-/// "layers 0, 3; parameters \"bias\"; dims <2".
+/// The conditions of a group, for messages: "layers 0, 3; parameters \"bias\"; dims <2".
 std::string Describe(const ParameterGroup& group) {
   std::vector<std::string> parts;
   std::vector<std::string> items;
@@ -76,7 +79,7 @@ std::string Describe(const ParameterGroup& group) {
   return Join(parts, "; ");
 }
 
-/// With the names that there are.
+/// Refuses a group that matches no parameter, and lists the parameters.
 [[noreturn]] void RefuseIdle(const ParameterGroup& group, size_t number,
                              const std::vector<NamedParameter>& places) {
   constexpr size_t kShown = 12;
@@ -101,7 +104,8 @@ int MomentsOf(const OptimizerSpec& optimizer, int group) {
   return static_cast<int>(names) + (optimizer.ema > 0 ? 1 : 0);
 }
 
-/// Of a matrix's squares the means of rows and of columns; of a vector all.
+/// The state elements of Adafactor for one parameter: for a matrix the means of the squares over
+/// rows and over columns; for a vector one per element.
 int64_t FactoredElements(const std::vector<int64_t>& shape) {
   int64_t others = 1;
   if (shape.size() < 2) return shape.empty() ? 1 : shape[0];
@@ -206,7 +210,8 @@ int64_t ExtraState(const OptimizerSpec& optimizer, const std::vector<LayerSpec>&
   int64_t elements =
       (MomentsOf(optimizer, group) - MomentsOf(optimizer, -1)) * parameter.elements();
   if (GroupType(optimizer, group) == "adafactor") elements += FactoredElements(parameter.shape);
-  // The average is in float32, and evaluations keep the values beside it.
+  // The average is in float32, and evaluations keep the current values beside it: two more
+  // elements.
   if (optimizer.ema > 0 && DTypeSize(type) == 2) elements += 2 * parameter.elements();
   return elements;
 }

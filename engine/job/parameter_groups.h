@@ -1,4 +1,4 @@
-// Parameter groups: which optimizer options hold for which parameter.
+// Parameter groups: which optimizer options apply to which parameter.
 #pragma once
 
 #include <string>
@@ -9,20 +9,22 @@
 
 namespace strata {
 
-/// One parameter of the model.
+/// One parameter of a layer.
 struct NamedParameter {
   int layer;
-  std::string name;  ///< that saves have, "3.weight"; a tied one has the name of its first use
+  /// The name in saves, such as "3.weight". A tied parameter has the name of its first use.
+  std::string name;
   ParameterSpec spec;
 };
 std::vector<NamedParameter> NamedParametersOf(const std::vector<LayerSpec>& layers, int layer);
 
-/// A group's `dims` as ParameterGroup has it: 2 and "2" are "==2"; null is "". Throws ConfigError.
+/// The condition `dims` of a group in canonical form: 2 and "2" become "==2"; null becomes "".
+/// Throws ConfigError for other values than numbers and comparisons.
 std::string ParseDims(const Value& value);
 
-/// The index of the first group that takes the parameter, or -1 if the optimizer's own options
-/// hold. `parameter` is the name within the layer. A group takes a parameter if each of its
-/// conditions holds:
+/// The index of the first group that takes the parameter, or -1 if there is none, so that the
+/// optimizer's own options apply. `parameter` is the name within the layer. A group takes a
+/// parameter if each of its conditions holds:
 ///   layers      selects the layer
 ///   parameters  is found in NamedParameter::name
 ///   dims        fits the number of the parameter's dims
@@ -31,29 +33,33 @@ int FindParameterGroup(const OptimizerSpec& optimizer, const std::vector<LayerSp
                        int layer, const std::string& parameter);
 
 /// Throws ConfigError for a group that takes no parameter (with the nearest name), selects layers
-/// which are not there, or whose regular expression is broken.
+/// that do not exist, or has a broken regular expression; and for a parameter that its optimizer
+/// cannot update (muon takes matrices only).
 void CheckParameterGroups(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers);
 
-/// Values that the optimizer keeps of each trainable element beside its value and its gradient;
-/// those of groups with another optimizer are more or fewer by ExtraState().
+/// The number of state elements that the optimizer keeps per trainable element, beside the value
+/// and the gradient. Groups with another optimizer may keep more or fewer; ExtraState() gives the
+/// difference.
 int CountMoments(const OptimizerSpec& optimizer);
 
-/// Elements of state that a layer's parameter of this type has beyond those that CountMoments()
-/// says: those of its group's own optimizer, what an optimizer keeps of a parameter as a whole, and
-/// what averages take beyond the type.
+/// The state elements of a parameter beyond CountMoments() per element; may be negative. They are
+/// those of the group's own optimizer, those that an optimizer keeps for a parameter as a whole
+/// (Adafactor), and those of moving averages if `type` has two bytes.
 int64_t ExtraState(const OptimizerSpec& optimizer, const std::vector<LayerSpec>& layers, int layer,
                    const ParameterSpec& parameter, DType type = DType::kFloat32);
 
-/// The optimizer of a group; -1 gives the optimizer's own.
+/// The type of optimizer of a group; -1 stands for the parameters without a group.
 const std::string& GroupType(const OptimizerSpec& optimizer, int group);
 
-/// The most that the optimizer or a group's sees at once.
+/// The largest part of a parameter that the updates of the optimizer and its groups must see.
 OptionTable::Sees SeesAtOnce(const OptimizerSpec& optimizer);
 
-/// Throws ConfigError for ZeRO-1 and the model axis where the optimizer sees whole parameters.
+/// Throws ConfigError if the optimizer needs whole parameters and ZeRO-1 or the model axis cuts
+/// them.
 void CheckWholeParameters(const Job& job);
 
-/// Every option of the optimizer as it holds for a group; -1 gives the optimizer's own.
+/// Every option of the optimizer as it applies to a group; -1 stands for the parameters without a
+/// group.
 Value GroupOptions(const OptimizerSpec& optimizer, int group);
 
 }  // namespace strata

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// Weights of layer 3, then all biases, then everything in layer 1.
+/// A job with three groups: the weights of layer 3, all biases, and everything in layer 1.
 Job Grouped() {
   Value::List groups = {
       MapOf({{"layers", Value::List{3}}, {"parameters", "weight"}, {"lr", 1}}),
@@ -89,7 +89,7 @@ TEST(FindParameterGroup, TheFirstThatTakesItHolds) {
   EXPECT_EQ(GroupOf(1, "weight"), 2);
 }
 
-/// Of a Transformer layer "h", then of a layer that shares its weight with the one before.
+/// A Transformer layer named "h", and a layer that shares its weight with the layer before it.
 std::vector<LayerSpec> NamedLayers() {
   std::vector<LayerSpec> layers = {
       MakeLayer("TransformerEncoderLayer", {8, 2}, {{"name", "transformer.h"}}, {}, "net.lua:3"),
@@ -106,7 +106,7 @@ OptimizerSpec OneGroup(const std::string& parameters, const std::string& dims = 
   return spec;
 }
 
-/// Names as saves have them.
+/// The names, as saves have them, of the parameters that the groups take.
 std::vector<std::string> TakenBy(const OptimizerSpec& spec) {
   const std::vector<LayerSpec> layers = NamedLayers();
   std::vector<std::string> taken;

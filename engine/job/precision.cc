@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kFloat = "float32";
 
-/// Our short names, as DeepSpeed has them; PyTorch's are taken as well.
+/// The dtype of a short name (bf16, fp16), as DeepSpeed uses them; float32 for all other names.
 DType TypeOf(const std::string& name) {
   if (name == "bf16") return DType::kBFloat16;
   if (name == "fp16") return DType::kFloat16;

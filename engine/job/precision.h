@@ -1,14 +1,14 @@
-// Precision: the types that a job computes in and keeps (the key `precision`). Torch-free.
+// Precision: the types in which a job computes and keeps its numbers (the key `precision`).
+// Torch-free.
 //
-//            layers, messages   parameters, gradients, moments   sums over replicas   loss scale
-//   float32  float32            float32                          float32              -
-//   tf32     float32, products by a GPU's matrix units in TF32   float32              -
-//   bf16     bfloat16           float32, or `params`             float32 or `reduce`  -
-//   fp16     float16            float32                          float32 or `reduce`  dynamic, or
-//   `scale`
+//            layers, messages  parameters, gradients, moments  sums over replicas  loss scale
+//   float32  float32           float32                         float32             -
+//   tf32     float32, products by a GPU's matrix units in TF32 float32             -
+//   bf16     bfloat16          float32, or `params`            float32 or `reduce` -
+//   fp16     float16           float32                         float32 or `reduce` dynamic/`scale`
 //
-// Norms, softmax, losses and batch statistics are computed in float32 whatever the rest is, as
-// under PyTorch's autocast. Messages have the layers' type: a cut changes no bit.
+// Norms, softmax, losses and batch statistics are always computed in float32, as under PyTorch's
+// autocast. Messages have the layers' type, so that a cut does not change any result.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,14 @@ namespace strata {
 /// How the loss is scaled, so that gradients in float16 do not become 0. The rule is that of
 /// torch.amp.GradScaler, with DeepSpeed's hysteresis.
 struct LossScaleSpec {
-  double initial = 1;    ///< 1 and not dynamic: nothing is scaled
-  bool dynamic = false;  ///< false: it stays as it is
-  double growth = 2;     ///< its factor after `interval` good steps in a row
-  double backoff = 0.5;  ///< its factor after an overflow
+  double initial = 1;    ///< the first scale; 1 without `dynamic` means no scaling
+  bool dynamic = false;  ///< false: the scale is fixed
+  double growth = 2;     ///< factor of the scale after `interval` good steps in a row
+  double backoff = 0.5;  ///< factor of the scale after an overflow
   int64_t interval = 2000;
-  int64_t hysteresis = 1;  ///< this many overflows, with no growth between, until it goes back
-  double least = 1;        ///< it goes no lower
+  /// The number of overflows, without a growth between them, after which the scale goes down.
+  int64_t hysteresis = 1;
+  double least = 1;  ///< the scale never falls below this
 };
 
 struct Precision {
@@ -43,11 +44,11 @@ struct Precision {
   bool is_half() const { return compute != DType::kFloat32; }
 };
 
-/// "float32", "tf32", "bf16" and "fp16" with their options.
+/// The table of precisions: "float32", "tf32", "bf16" and "fp16" with their options.
 const std::vector<OptionTable>& PrecisionTypes();
 
-/// `type` and `options` are an entry of PrecisionTypes() with its canonical options. Throws
-/// ConfigError for types that do not go together.
+/// Converts an entry of PrecisionTypes() with its canonical options. Throws ConfigError for types
+/// that do not go together.
 Precision ReadPrecision(const std::string& type, const Value& options);
 
 /// The canonical form, a map.

@@ -9,7 +9,7 @@
 namespace strata {
 namespace {
 
-/// {"r2", "mae", my=function(output, target) ... end}
+/// Reads eval.metrics: {"r2", "mae", my=function(output, target) ... end}.
 std::vector<MetricSpec> ReadMetrics(const JobKeys& keys, const Value& given) {
   std::vector<MetricSpec> metrics;
   std::vector<std::string> known;
@@ -38,7 +38,7 @@ std::vector<MetricSpec> ReadMetrics(const JobKeys& keys, const Value& given) {
   return metrics;
 }
 
-/// {"Once upon", "The ", every=100, tokens=50}, or a text alone.
+/// Reads eval.samples: {"Once upon", "The ", every=100, tokens=50}, or a single text.
 SamplesSpec ReadSamples(const JobKeys& keys, const Value& given) {
   if (given.is_null()) return {};
   Call call = keys.CallFor("eval.samples", given.is_string() ? Value(Value::List{given}) : given);

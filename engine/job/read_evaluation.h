@@ -1,5 +1,5 @@
-// The keys eval and stop of a job, and whatever else looks at evaluations. Errors are ConfigErrors
-// with the job's place.
+// Reads the keys eval and stop of a job, and the names of monitored numbers in other keys. All
+// errors are ConfigErrors with the job's place.
 #pragma once
 
 #include <vector>
@@ -9,16 +9,19 @@
 
 namespace strata {
 
-/// The metric is accuracy where the loss has classes.
+/// Reads the key eval. If the metric is "auto", it becomes accuracy for losses of classes, else
+/// none.
 EvalSpec ReadEval(const JobKeys& keys, const LayerSpec& loss);
-/// What `key` looks at: a number that evaluations give, such as "test.loss". The metric's name says
-/// whether more is better, if `mode` ("min", "max") is null; of a function's name nobody knows it.
+/// Reads the number that `key` monitors, which must be one that evaluations give, such as
+/// "test.loss". `mode` is "min", "max" or null; null takes the direction from the metric's name,
+/// and is refused for a metric that is a function, since its direction is not known.
 MonitorSpec ReadMonitor(const JobKeys& keys, const char* key, const std::string& monitor,
                         const Value& mode, const EvalSpec& eval);
 MonitorSpec ReadStop(const JobKeys& keys, const Job& job);
-/// Refuses "epoch" for eval.every and save.every where the training's data has no end.
+/// Refuses "epoch" for eval.every and save.every if the training data has no end.
 void CheckEpochs(const JobKeys& keys, const Job& job);
-/// Refuses stop, save.best and a plateau that no evaluation serves.
+/// Refuses stop, save.best, a plateau and eval.samples if the evaluations that they need are not
+/// made.
 void CheckEvaluated(const JobKeys& keys, const Job& job);
 
 }  // namespace strata

@@ -20,7 +20,8 @@ FieldTable GroupFields(const std::string& type) {
   return fields;
 }
 
-/// A group has the options of `type` that it gives; {"adamw", ...} has an optimizer of its own.
+/// Reads a group. It overrides options of the optimizer `type`; {"adamw", ...} gives the group an
+/// optimizer of its own.
 ParameterGroup ReadGroup(const JobKeys& keys, const std::string& type, const Value& value) {
   ParameterGroup group;
   Call call = keys.CallFor("a group of the optimizer", value);
@@ -28,7 +29,8 @@ ParameterGroup ReadGroup(const JobKeys& keys, const std::string& type, const Val
     group.type = keys.TypeIn("optimizer", OptimizerTypes(), call.positional[0].as_string()).name;
     call.positional.erase(call.positional.begin());
   }
-  // Null is left out, as nil is: what a group does not give is as the optimizer has it.
+  // Null entries are dropped, as nil is in Lua: options that a group does not give are the
+  // optimizer's.
   std::erase_if(call.named, [](const Value::Entry& entry) { return entry.second.is_null(); });
   const bool is_own = !group.type.empty();
   const FieldTable fields = GroupFields(is_own ? group.type : type);
@@ -51,7 +53,7 @@ void CheckSgd(const JobKeys& keys, const Value& options) {
   keys.Refuse("optimizer sgd: nesterov needs a momentum and no dampening");
 }
 
-/// The schedules of a chain or a sequence, each as {type, options} or {type, function}.
+/// Reads the schedules of a chain or a sequence, and stores each as {type, options, function}.
 void ReadParts(const JobKeys& keys, LrScheduleSpec& spec) {
   const Value given = spec.options["schedules"];
   if (!given.is_list() || given.as_list().empty()) {

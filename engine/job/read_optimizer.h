@@ -1,4 +1,5 @@
-// The keys optimizer, ema and lr_schedule of a job. Errors are ConfigErrors with the job's place.
+// Reads the keys optimizer, ema and lr_schedule of a job. All errors are ConfigErrors with the
+// job's place.
 #pragma once
 
 #include <vector>
@@ -8,7 +9,7 @@
 
 namespace strata {
 
-/// With its groups, each of which holds for some parameter.
+/// Reads the optimizer with its groups. Each group must apply to at least one parameter.
 OptimizerSpec ReadOptimizer(const JobKeys& keys, const std::vector<LayerSpec>& layers);
 LrScheduleSpec ReadLrSchedule(const JobKeys& keys);
 

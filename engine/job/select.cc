@@ -72,7 +72,8 @@ std::vector<int> Select(const Value& item, const std::vector<LayerSpec>& layers,
   return found;
 }
 
-/// The places of layers of the script's list.
+/// The positions, in a list with parts, of all parts of the layers `selected`, which are indices of
+/// the script's list.
 std::vector<int> PartsOf(const std::vector<int>& selected, const std::vector<LayerSpec>& layers) {
   std::vector<int> places;
   int number = -1;
@@ -86,7 +87,7 @@ std::vector<int> PartsOf(const std::vector<int>& selected, const std::vector<Lay
 }  // namespace
 
 std::regex CompileRegex(std::string_view regex, std::string_view subject) {
-  // __polynomial chooses libstdc++'s matcher without backtracking.
+  // __polynomial chooses libstdc++'s matcher without backtracking, which takes polynomial time.
   constexpr auto kSyntax =
       std::regex::ECMAScript | std::regex::icase | std::regex_constants::__polynomial;
   constexpr size_t kMostCharacters = 1000;

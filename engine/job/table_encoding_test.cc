@@ -1,4 +1,4 @@
-// What two tables must share, and what may differ.
+// Tests in which digests two tables must agree, and in which they may differ.
 #include "engine/job/table_encoding.h"
 
 #include <gtest/gtest.h>

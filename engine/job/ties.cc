@@ -1,3 +1,6 @@
+// Layers with the same tied_key form a tie. Each use is compared with the first one: the shared
+// parameters must exist and have equal shapes and dtypes, and freezing and optimizer options must
+// treat all uses alike, since they are one tensor.
 #include "engine/job/ties.h"
 
 #include <algorithm>
@@ -37,7 +40,8 @@ void RefuseNested(const LayerSpec& outer, const LayerSpec& layer) {
   for (const LayerSpec& child : layer.children) RefuseNested(outer, child);
 }
 
-/// The parameters that the layer shares.
+/// The parameters that the layer shares. Throws ConfigError for a name that the layer does not
+/// have.
 std::vector<ParameterSpec> SharedBy(const std::vector<LayerSpec>& layers, int index) {
   const LayerSpec& layer = layers[static_cast<size_t>(index)];
   std::vector<ParameterSpec> parameters = ParametersOf(layer);

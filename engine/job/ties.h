@@ -10,10 +10,10 @@
 
 namespace strata {
 
-/// All uses of one key.
+/// All layers that share parameters under one key.
 struct Tie {
   std::string key;
-  std::vector<int> layers;  ///< ascending; the first one gives the initial values
+  std::vector<int> layers;  ///< ascending; the first layer gives the initial values
 };
 
 /// All ties, in the order of keys.
@@ -24,13 +24,13 @@ std::vector<Tie> FindTies(const std::vector<LayerSpec>& layers);
 /// numbers of parameters or different shapes, and a tied layer inside another layer.
 void CheckTies(const std::vector<LayerSpec>& layers);
 
-/// Throws ConfigError when of the uses of a key only some are among the `chosen` layers
-/// (ascending). `subject` is the key that chose them: "weights.except".
+/// Throws ConfigError if only some of the layers of a tie are among the `chosen` layers
+/// (ascending). `subject` is the key that chose them, such as "weights.except".
 void CheckWholeTies(const std::vector<LayerSpec>& layers, const std::vector<int>& chosen,
                     std::string_view subject);
 
-/// Checks what ties need of the rest of the job. Throws ConfigError when of the uses of a key only
-/// some are frozen, or when they have different optimizer options.
+/// Checks what ties require of the rest of the job. Throws ConfigError if only some layers of a tie
+/// are frozen, or if they have different optimizer options.
 void CheckTieOptions(const Job& job);
 
 }  // namespace strata

@@ -1,5 +1,9 @@
 // Canonicalize(), which checks a call against its table of fields, and ParseText(), which reads a
 // flag's text. Both are declared in fields.h.
+//
+// Assign() first maps positions and names to fields; Check() then converts each given value to its
+// field's canonical form and fills in the defaults. One function per kind does the conversion. The
+// result is a map in the order of the table.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -34,8 +38,8 @@ bool IsChoice(const Field& field, const Value& value) {
                                         value.as_string()) != field.choices.end();
 }
 
-/// These functions, one for each kind, return the canonical form, or none when the value does not
-/// fit the field.
+/// One function per kind converts a value to the kind's canonical form. Each returns nullopt if the
+/// value does not fit the field.
 std::optional<Value> Integer(const Field& field, const Value& value) {
   if (IsChoice(field, value)) return value;
   if (!value.is_int() || !InLimits(field, value.as_double())) return std::nullopt;
@@ -47,7 +51,7 @@ std::optional<Value> Number(const Field& field, const Value& value) {
   return Value(value.as_double());
 }
 
-/// An element of a list, which may be none where the field says so.
+/// Converts one element of a list; it may be none if the field has elements_take_none.
 template <auto kind>
 std::optional<Value> Element(const Field& field, const Value& value) {
   if (field.elements_take_none && IsNone(value)) return Value();
@@ -80,7 +84,7 @@ std::optional<Value> Shape(const Field& field, const Value& value) {
   return ListOf(field, value, Element<Integer>);
 }
 
-/// A single number is a list of one, where their count is free.
+/// A single number is taken as a list of one number, unless the field demands a certain count.
 std::optional<Value> Numbers(const Field& field, const Value& value) {
   if (value.is_number() && field.length == 0) return Numbers(field, Value::List{value});
   if (!value.is_list()) return std::nullopt;
@@ -119,14 +123,15 @@ std::optional<Value> CanonicalForm(const Field& field, const Value& value) {
   return std::nullopt;
 }
 
-/// Names the limit when a number is above `most`. Field::Expected() leaves out the limit that all
-/// sizes have.
+/// A hint for a number above `most` that names the limit. Field::Expected() leaves out the limit
+/// kLargestSize, which all sizes have, so the message would not show it otherwise.
 std::string TooLarge(const Field& field, const Value& value) {
   const bool is_large = value.is_int() && value.as_double() > field.most;
   return is_large ? Str("; the largest is ", FormatDouble(field.most)) : "";
 }
 
-/// The error lists all choices. One with another first letter is seldom what was meant: "gpu" is
+/// Suggests the nearest choice, but only if it begins with the same letter. The error lists all
+/// choices anyway, and a near choice with another first letter is seldom what was meant: "gpu" is
 /// near to "cpu" and means "cuda".
 std::string SuggestChoice(const Field& field, const Value& value) {
   if (!value.is_string() || field.choices.empty()) return "";
@@ -146,7 +151,8 @@ std::vector<const Field*> Positions(const FieldTable& table) {
   return positions;
 }
 
-/// What other engines' `name` is in a table of this subject; "" = it is not known there.
+/// Our name for the argument that other engines call `name`, if the table or the subject of the
+/// call has it; otherwise "".
 std::string_view OtherNameIn(const FieldTable& table, const Call& call, std::string_view name) {
   const std::string_view ours = OurKey(name), leaf = ours.substr(ours.rfind('.') + 1);
   const bool is_its_key = call.subject.find(ours.substr(0, ours.find('.'))) != ours.npos;
@@ -163,7 +169,8 @@ std::string_view OtherNameIn(const FieldTable& table, const Call& call, std::str
   Refuse(call, Str(" has no ", call.noun, " \"", name, "\"", hint, takes));
 }
 
-/// The call's values by field name. One that is null was given null by its name.
+/// Returns the values of a call by field name. An entry with a null value means that the call named
+/// the field and gave it nil.
 Value Assign(const FieldTable& table, const Call& call) {
   Value given = Value::MakeMap();
   const std::vector<const Field*> positions = Positions(table);
@@ -239,8 +246,8 @@ Value GuessScalar(std::string_view text) {
   return ParseNumber(text).value_or(Value(text));
 }
 
-/// The value of a text whose field is unknown. "type:..." is never a list, since a regular
-/// expression may hold commas.
+/// Reads a text whose field is unknown. "type:..." is never split into a list, since a regular
+/// expression may contain commas.
 Value Guess(std::string_view text) {
   if (text.find(',') == std::string_view::npos || text.starts_with("type:")) {
     return GuessScalar(text);

@@ -1,4 +1,5 @@
-// Maps of files that the program wrote and anybody may have changed.
+// Checks maps that were read from files. The program wrote these files, but a user may have changed
+// them since.
 #pragma once
 
 #include <string>
@@ -8,8 +9,9 @@
 
 namespace strata {
 
-/// The map in canonical form: as Canonicalize(). `noun`: the word for its names, "key". Throws
-/// ConfigError, which begins with `subject`, also for a value that is no map.
+/// Returns the map in canonical form, as Canonicalize() does. `noun` is the word for the map's
+/// names in messages, such as "key". Throws ConfigError, which begins with `subject`, also if
+/// `value` is not a map.
 Value CheckedMap(const FieldTable& fields, const Value& value, const std::string& subject,
                  const std::string& noun);
 

@@ -1,5 +1,5 @@
-// FieldHelp(), what a table of fields takes in words, and its Wrapped() lines. Declared in
-// fields.h.
+// FieldHelp(), which describes a table of fields for people, and Wrapped(), which breaks its lines.
+// Both are declared in fields.h.
 #include <algorithm>
 
 #include "engine/base/fields/fields.h"
@@ -8,7 +8,7 @@
 namespace strata {
 namespace {
 
-constexpr size_t kColumns = 80;  // of a terminal
+constexpr size_t kColumns = 80;  // the width of a terminal
 
 std::string DefaultText(const Field& field) {
   if (field.required) return "required";
@@ -21,7 +21,8 @@ size_t Widest(const std::vector<std::string>& lines) {
   return widest;
 }
 
-/// For tables that are wider than a terminal: each field's help, with what it takes behind it.
+/// The layout for tables that are wider than a terminal: for each field its help, followed by the
+/// values that it takes.
 std::string FieldList(const FieldTable& table) {
   constexpr std::string_view kName = "name";
   const size_t width = std::max(Widest(FieldNames(table)), kName.size());

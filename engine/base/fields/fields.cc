@@ -60,8 +60,8 @@ std::string ExpectedKind(const Field& field) {
   return "";
 }
 
-/// The limits for messages, such as ", at least 1". The limit kLargestSize, which all sizes have,
-/// is left out.
+/// The limits for messages, such as ", at least 1". The limit kLargestSize is left out, since all
+/// sizes have it.
 std::string ExpectedLimits(const Field& field) {
   constexpr double kSilent = static_cast<double>(kLargestSize);
   std::string text;

@@ -1,5 +1,5 @@
 // Fields: the arguments of a layer, an optimizer, a job, a data source or a command, declared once
-// as a table. The table is used to check calls, to write error messages, to read flags, and to show
+// as a table. The table serves to check calls, to write error messages, to read flags and to show
 // help.
 #pragma once
 
@@ -25,8 +25,10 @@ enum class FieldKind {
   kNumbers,   ///< `length` numbers (0 = any number of them); canonical: a list of doubles
   kDType,     ///< canonical: the dtype's full name, "float32"
   kFunction,  ///< a Lua function
-  kTable,     ///< a table; the code that reads it checks its names against `members`
-  kAny,       ///< anything; the code that reads it checks it
+  /// A table; the code that reads it checks its names against `members`.
+  kTable,
+  /// Any value; the code that reads it checks it.
+  kAny,
 };
 
 struct Field;
@@ -41,18 +43,21 @@ struct Field {
   FieldKind kind = FieldKind::kAny;
   std::string help;  ///< one line, with the unit
   bool required = true;
-  bool takes_none = false;          ///< null and the string "none" are values
+  bool takes_none = false;          ///< null and the string "none" are valid
   bool named_only = false;          ///< cannot be given by position, as after `*` in Python
   bool elements_take_none = false;  ///< kSize, kShape: each element may be null or "none"
   Value fallback;                   ///< the canonical default
-  double least = -std::numeric_limits<double>::infinity();  ///< the limit of each number
+  double least = -std::numeric_limits<double>::infinity();  ///< the lower limit of each number
   double most = std::numeric_limits<double>::infinity();
-  bool above_least = false;          ///< numbers must be greater than `least`
-  bool below_most = false;           ///< numbers must be less than `most`
-  int length = 0;                    ///< kSize, kNumbers
-  std::vector<std::string> choices;  ///< kChoice; of other kinds strings that are also taken
-  std::string refused;  ///< for PyTorch's arguments that Strata refuses: why, what to use instead
-  std::string comes_later;  ///< what values other than the default ask for; it is not built yet
+  bool above_least = false;  ///< numbers must be greater than `least`
+  bool below_most = false;   ///< numbers must be less than `most`
+  int length = 0;            ///< kSize, kNumbers
+  /// kChoice: the valid strings. Other kinds: strings that are valid besides.
+  std::vector<std::string> choices;
+  /// For arguments of PyTorch that Strata refuses: the reason, and what to use instead.
+  std::string refused;
+  /// The missing feature that values other than the default need.
+  std::string comes_later;
   std::vector<const FieldTable*> members;  ///< kTable: one of these tables describes the value
   Value flag_value;  ///< what --name without a value means; null = the flag needs a value
 
@@ -68,26 +73,29 @@ struct Field {
   static Field Function(std::string name, std::string help);
   static Field Table(std::string name, std::vector<const FieldTable*> members, std::string help);
   static Field Any(std::string name, std::string help);
-  /// An argument of PyTorch's that Strata does not take. It still has its position.
+  /// Declares an argument of PyTorch that Strata does not take. It still occupies its position, so
+  /// that the positions of later arguments are those of PyTorch.
   static Field Refused(std::string name, std::string why);
 
   Field& Default(Value value);              ///< `value` may have any form that the field takes
   Field& Optional();                        ///< the default is none (null)
   Field& OnlyDefaultYet(std::string what);  ///< other values are refused: "WHAT comes later"
-  Field& OrNone() { return Set(&Field::takes_none, true); }  ///< none is no default, but a value
+  /// Also takes none (null). Unlike Optional(), this does not make none the default.
+  Field& OrNone() { return Set(&Field::takes_none, true); }
   Field& NamedOnly() { return Set(&Field::named_only, true); }
   Field& AtLeast(double value) { return Set(&Field::least, value); }
   Field& AtMost(double value) { return Set(&Field::most, value); }
   Field& Above(double value) { return AtLeast(value).Set(&Field::above_least, true); }
   Field& Below(double value) { return AtMost(value).Set(&Field::below_most, true); }
-  /// kInt, kSize, kAny: also takes these strings.
+  /// kInt, kSize, kAny: these strings are valid too.
   Field& Or(std::vector<std::string> strings) { return Set(&Field::choices, std::move(strings)); }
-  /// kSize, kShape: an element may be none too.
+  /// kSize, kShape: an element may also be none.
   Field& ElementsOrNone() { return Set(&Field::elements_take_none, true); }
-  /// --name without a value means --name=VALUE. Other values need the "=".
+  /// --name without a value means --name=VALUE. Any other value has to be written with "=".
   Field& FlagValue(Value value) { return Set(&Field::flag_value, std::move(value)); }
 
-  /// What the field takes, for messages: "an integer or a list of 2 integers, at least 1".
+  /// The values that the field takes, for messages: "an integer or a list of 2 integers, at least
+  /// 1".
   std::string Expected() const;
 
  private:
@@ -98,7 +106,7 @@ struct Field {
   }
 };
 
-/// A call as the user wrote it, not yet checked: `nn.Conv2d{3, 64, kernel_size=11}`.
+/// A call as the user wrote it, before any check: `nn.Conv2d{3, 64, kernel_size=11}`.
 struct Call {
   std::string subject = {};       ///< "Conv2d", "the optimizer sgd", "the job"
   std::string where = {};         ///< "alexnet.lua:12"; "" = unknown, or the command line
@@ -107,46 +115,49 @@ struct Call {
   Value::Map named = {};
 };
 
-/// A plain value as a call. The elements of a list are positional arguments. The entries of a map
-/// are named arguments, except that the keys "1", "2", ... are positions: a Lua table such as
+/// Turns a plain value into a call. The elements of a list are positional arguments. The entries of
+/// a map are named arguments, except that the keys "1", "2", ... are positions: a Lua table such as
 /// {"sgd", lr=0.1} is the map {"1"="sgd", lr=0.1}. Null is an empty call. Any other value is the
 /// first positional argument.
 Call CallOf(const Value& value);
 
-/// The call's values in canonical form: a map of all fields in the table's order, with defaults
-/// (refused fields are left out). Throws ConfigError for unknown names, missing fields, a field
-/// given twice, too many positions, wrong types, numbers beyond their limits, and fields or values
-/// that are refused or not built yet. The text has place, subject, field, what was expected, what
-/// came, and the nearest name.
+/// Returns the call's values in canonical form: a map of all fields in the table's order, with
+/// defaults; refused fields are left out. Throws ConfigError for unknown names, missing fields, a
+/// field given twice, too many positions, wrong types, numbers beyond their limits, and fields or
+/// values that are refused or not built yet. The message has the place, the subject, the field, the
+/// expected and the given value, and the nearest valid name.
 Value Canonicalize(const FieldTable& table, const Call& call);
 
-/// As Canonicalize(), but only with the given fields: no defaults, and no field is required. For
-/// overrides: what is null by name is null, so that over a value it leaves the field's default.
+/// As Canonicalize(), but returns only the given fields: it fills in no defaults and requires no
+/// field. It is for overrides: a field that is named with null is null in the result, so that the
+/// override puts the field's default back in the place of an earlier value.
 Value CanonicalizeGiven(const FieldTable& table, const Call& call);
 
-/// One value in the field's canonical form. Throws as Canonicalize(); `call` is for the text.
+/// Returns one value in the field's canonical form. Throws as Canonicalize() does, with the place
+/// and the subject of `call`.
 Value CanonicalizeField(const Field& field, const Value& value, const Call& call);
 
 /// Reads a flag's text as a value of the field's kind: "0,19,22" -> {0, 19, 22}, "0.1" -> 0.1,
-/// "true" -> true. Without a field (null), or for kAny, the kind is guessed: none, a boolean, a
-/// number, a list with commas, else a string. Does not check limits.
+/// "true" -> true. Without a field (null), or for kAny, the kind is guessed: a boolean, a number, a
+/// list if there are commas, else a string. It checks no limits; Canonicalize() does.
 Value ParseText(const Field* field, std::string_view text);
 
-/// What PyTorch's and DeepSpeed's users call `theirs`, as the path of a key, "optimizer.lr", or a
-/// step of data, "data:take(n)"; "" = it is not known.
+/// Translates a name that users of PyTorch or DeepSpeed know into the path of our key, such as
+/// "optimizer.lr", or into a data step, such as "data:take(n)". Returns "" for an unknown name.
 std::string_view OurKey(std::string_view theirs);
 
-/// "hidden_size" for "hidden-size".
+/// Replaces '-' by '_': "hidden_size" for "hidden-size".
 std::string FoldedName(std::string_view name);
-/// The field of this name ('-' equals '_'), or null.
+/// The field with this name, or null. '-' in `name` equals '_'.
 const Field* FindField(const FieldTable& table, std::string_view name);
-/// The names that a user may write: those of refused fields are left out.
+/// The names that a user may write. Refused fields are left out.
 std::vector<std::string> FieldNames(const FieldTable& table);
 
-/// Help for the prompt and for --help: a table of the fields with name, what they take, default and
-/// help. Where that is wider than a terminal, each field's help in lines that fit.
+/// Help for the prompt and for --help: a table of the fields with name, valid values, default and
+/// help. If that table is wider than 80 columns, each field's help in lines that fit.
 std::string FieldHelp(const FieldTable& table);
-/// The words behind `first`, in lines of at most 80 columns that all begin below the first word.
+/// `first` followed by the words, broken into lines of at most 80 columns. Further lines are
+/// indented to the column of the first word.
 std::string Wrapped(std::string first, std::string_view words);
 
 /// The beginning of an error message: "alexnet.lua:12: ", or "" when `where` is "".

@@ -31,7 +31,7 @@ Value List(Value::List values) { return values; }
 
 struct KindCase {
   Field field;
-  std::vector<std::pair<Value, Value>> taken;  // as written, canonical
+  std::vector<std::pair<Value, Value>> taken;  // pairs: as written, canonical
   std::vector<Value> refused;
   std::string expected;
 };

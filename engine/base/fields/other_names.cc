@@ -1,4 +1,4 @@
-// OurKey(), which is declared in fields.h.
+// OurKey(), which is declared in fields.h: a table of names that other training libraries use.
 #include <algorithm>
 #include <array>
 

@@ -34,7 +34,7 @@ constexpr std::array kRatePrefixes = {Unit{"", 1},    Unit{"k", 1e3},  Unit{"M",
                                       Unit{"G", 1e9}, Unit{"T", 1e12}, Unit{"P", 1e15}};
 constexpr std::array kTimes = {Unit{"s", 1}, Unit{"ms", 1e-3}, Unit{"us", 1e-6}, Unit{"ns", 1e-9}};
 
-/// The factor of `unit`, which is a prefix followed by an ending; 0 for other texts.
+/// The factor of `unit`, which is a prefix followed by an ending; 0 if the unit is unknown.
 double FactorOf(std::string_view unit, std::span<const Unit> prefixes,
                 std::span<const Unit> endings) {
   for (const Unit& ending : endings) {
@@ -68,7 +68,7 @@ double Parse(const Value& value, const std::string& what, const char* example,
     refuse();
   }
   if (!std::isfinite(number) || number < 0) refuse();
-  // Division gives the exact 5e-6 for 5us.
+  // Dividing by 1e6 gives exactly 5e-6 for 5us; multiplying by 1e-6 would round.
   return factor < 1 ? number / std::round(1 / factor) : number * factor;
 }
 

@@ -25,19 +25,19 @@ enum class DType {
 
 /// "float32": the text form in scripts, plans and checkpoints.
 const char* DTypeName(DType dtype);
-/// The dtype of this name. Takes PyTorch's names and their short forms ("float", "double", "half",
-/// "long", "int"). Throws ConfigError with the nearest name for other texts.
+/// The dtype with this name: PyTorch's names and their short forms ("float", "double", "half",
+/// "long", "int") are valid. Throws ConfigError with the nearest name for other texts.
 DType ParseDType(std::string_view name);
-/// Bytes of one element.
+/// Bytes per element.
 int64_t DTypeSize(DType dtype);
 /// True for floating-point types, which can have gradients.
 bool IsFloating(DType dtype);
 
-/// The largest size of a dim that declarations take.
+/// The largest size of a dim that field tables accept.
 inline constexpr int64_t kLargestSize = 2147483647;
 
-/// The product of the sizes; 1 for an empty list. A product that does not fit gives the largest
-/// int64.
+/// The product of the sizes; 1 for an empty list. If the product overflows, the result is the
+/// largest int64.
 int64_t Product(std::span<const int64_t> sizes);
 
 /// The shape and dtype of a tensor. Dim 0 is the batch, unless a comment says otherwise.
@@ -52,16 +52,17 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// The tensors between two layers: one, or several with connections.
+/// The tensors that one layer passes to the next: one, or several if connections cross that place.
 using TensorSpecs = std::vector<TensorSpec>;
 
 /// "float32 (8, 128)"; several specs are joined by the separator.
 std::string ToString(const TensorSpecs& specs, const char* separator = " and ",
                      const char* none = "no tensor");
 
-/// Bytes of all of them.
+/// The sum of the bytes of all specs.
 int64_t BytesOf(const TensorSpecs& specs);
-/// Shapes of so many samples: dim 0 counts them.
+/// Prepends a dim of `rows` to the shape of each spec: the specs of one sample become those of a
+/// batch of `rows` samples.
 TensorSpecs WithRows(TensorSpecs sample, int64_t rows);
 
 }  // namespace strata

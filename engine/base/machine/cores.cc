@@ -1,4 +1,5 @@
-// Quotas are read from /sys/fs/cgroup: cpu.max of version 2, cpu.cfs_quota_us of version 1.
+// CPU quotas are read from /sys/fs/cgroup: cpu.max of version 2, cpu.cfs_quota_us and
+// cpu.cfs_period_us of version 1. The limit is the smallest of all groups that the process is in.
 #include "engine/base/machine/cores.h"
 
 #include <sched.h>
@@ -13,14 +14,17 @@
 namespace strata {
 namespace {
 
-/// Of so many microseconds in each period; no limit where it says "max" or -1, or nothing.
+/// The cores that a quota is worth, rounded up: `quota` microseconds of processor time in each
+/// `period`. A quota of 0 or less means no limit: -1 in version 1, "max" in version 2, which is
+/// read as 0, and a missing file.
 int CoresOf(int64_t quota, int64_t period) {
   if (quota <= 0 || period <= 0) return kNoCoreLimit;
   const int64_t cores = (quota - 1) / period + 1;
   return static_cast<int>(std::min<int64_t>(cores, kNoCoreLimit));
 }
 
-/// The numbers at the beginning of a file; 0 where there is none.
+/// Reads the numbers at the beginning of a file. Numbers that are missing there, or whose file is
+/// missing, become 0 or keep their value.
 template <class... Numbers>
 void ReadNumbers(const std::string& path, Numbers&... numbers) {
   std::ifstream file(path);

@@ -1,4 +1,4 @@
-// How many cores this process may use.
+// The number of cores that this process may use.
 #pragma once
 
 #include <limits>
@@ -6,12 +6,13 @@
 
 namespace strata {
 
-/// At least one: as many as the machine has, the process may run on, and the processor time of its
-/// control groups (containers) is worth. The same number at each call.
+/// The smallest of the number of cores of the machine, of those that the process may run on (its
+/// affinity), and of CoreLimit(); at least 1. It is determined once, so every call returns the same
+/// number.
 int MachineCores();
 
-/// What the control groups let the process have, in whole cores, rounded up. `root`: of the file
-/// system, for tests.
+/// The processor time that the control groups (containers) allow, in whole cores, rounded up;
+/// kNoCoreLimit if they set no limit. `root` is put in front of system paths, for tests.
 inline constexpr int kNoCoreLimit = std::numeric_limits<int>::max();
 int CoreLimit(const std::string& root = "");
 

@@ -1,4 +1,4 @@
-// With files such as the system's in a folder of the test's.
+// The tests write their own copies of the system's files into a temporary folder.
 #include "engine/base/machine/cores.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST_F(CoreLimitTest, TheSmallestGroupCountsRoundedUp) {
   EXPECT_EQ(CoreLimit(root_), 8);
   Write("/sys/fs/cgroup/jobs/mine/cpu.max", "250000 100000\n");
   EXPECT_EQ(CoreLimit(root_), 3);
-  Write("/sys/fs/cgroup/cpu.max", "5000 100000\n");  // where a container sees its own
+  Write("/sys/fs/cgroup/cpu.max", "5000 100000\n");  // the group that a container sees
   EXPECT_EQ(CoreLimit(root_), 1);
 }
 

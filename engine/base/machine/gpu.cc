@@ -17,7 +17,8 @@ bool IsDevice(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// How many entries stand before the first invalid one. CUDA ignores the rest.
+/// The number of entries before the first invalid one. CUDA ignores an invalid entry and all after
+/// it.
 int VisibleCount(const std::string& visible) {
   if (Trim(visible).empty()) return 0;
   int count = 0;

@@ -1,5 +1,5 @@
-// How many GPUs this machine has, found without starting CUDA. A process that has started CUDA
-// cannot fork ranks any more.
+// Counts the GPUs of this machine without starting CUDA, since a process that has started CUDA can
+// no longer fork ranks.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace strata {
 /// as CUDA reads it: "" or "-1" hides all GPUs.
 int GpuCount(const std::string& dev = "/dev");
 
-/// Whether each of this machine's `ranks` has a GPU of its own. Where $CUDA_VISIBLE_DEVICES shows
-/// this process one of several devices, it has: an outside launcher (Slurm's --gpus-per-task=1)
-/// gives each rank one, which each knows as its first.
+/// True if each of this machine's `ranks` has a GPU of its own. This is also true if
+/// $CUDA_VISIBLE_DEVICES shows this process exactly one of several devices: then an outside
+/// launcher (Slurm's --gpus-per-task=1) gives each rank one GPU, which each rank sees as its first.
 bool HasGpuEach(int ranks, const std::string& dev = "/dev");
 
 }  // namespace strata

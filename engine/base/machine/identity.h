@@ -1,14 +1,15 @@
-// What tells this machine from others.
+// Identifies this machine among others.
 #pragma once
 
 #include <string>
 
 namespace strata {
 
-/// This machine's name, as gethostname() has it. Two machines may have the same, as containers do.
+/// This machine's name as gethostname() returns it. It is not unique: two machines may have the
+/// same name, as containers often do.
 std::string HostName();
 
-/// The kernel's random name for the time since it was started; "" where it has none.
+/// The random id that the kernel draws each time it boots; "" if the system has none.
 std::string BootId();
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Read from /proc and, of control groups of version 2, from /sys/fs/cgroup.
+// The numbers come from /proc and, for control groups of version 2, from /sys/fs/cgroup.
 #include "engine/base/machine/memory.h"
 
 #include <algorithm>
@@ -13,11 +13,12 @@ constexpr int64_t kNoLimit = MachineMemory::kNoLimit;
 
 int64_t NumberIn(const std::string& path) {
   int64_t number = 0;
-  std::ifstream file(path);  // "max" where there is no limit
+  std::ifstream file(path);  // the file holds "max" if there is no limit
   return file >> number ? number : kNoLimit;
 }
 
-/// The number behind a name, in a file of such lines.
+/// The number that follows `name` in a file of lines "NAME NUMBER"; none if the name does not
+/// occur.
 std::optional<int64_t> NumberBehind(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -27,7 +28,8 @@ std::optional<int64_t> NumberBehind(const std::string& path, const std::string& 
   return std::nullopt;
 }
 
-/// Whether a list such as "cpu,cpuacct" has the name. That of version 2 is "".
+/// True if a list such as "cpu,cpuacct" contains `name`. The list of a version 2 group is empty and
+/// matches the name "".
 bool Has(const std::string& list, const std::string& name) {
   std::istringstream names(list);
   for (std::string one; std::getline(names, one, ',');) {
@@ -73,7 +75,8 @@ MachineMemory ReadMachineMemory(const std::string& root) {
     memory.most = std::min(memory.most, std::min(limit, kNoLimit - swapped) + swapped);
     const int64_t used = NumberIn(folder + "/memory.current");
     if (used == kNoLimit) continue;
-    // Files that the system keeps in memory, and could let go of, are in a group's use.
+    // memory.current counts files that the system caches in memory and could drop, so they count as
+    // available here.
     const int64_t files = NumberBehind(folder + "/memory.stat", "inactive_file").value_or(0);
     memory.available = std::min(memory.available, std::max<int64_t>(0, limit - used + files));
   }

@@ -1,4 +1,4 @@
-// With files such as the system's in a folder of the test's.
+// The tests write their own copies of the system's files into a temporary folder.
 #include "engine/base/machine/memory.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class MachineMemoryTest : public ::testing::Test {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  /// A machine of 64 MiB, 16 of them available, with 8 of swap.
+  /// Writes the files of a machine with 64 MiB of memory, 16 of them available, and 8 MiB of swap.
   void WriteMachine() const {
     Write("/proc/meminfo",
           "MemTotal:       65536 kB\nMemFree:         1024 kB\nMemAvailable:   16384 kB\n"
@@ -66,7 +66,7 @@ TEST_F(MachineMemoryTest, OuterGroupsCount) {
   Write("/sys/fs/cgroup/jobs/mine/memory.max", "max\n");
   Write("/sys/fs/cgroup/jobs/memory.max", "10485760\n");
   EXPECT_EQ(Read().limit, 10 * kMiB);
-  Write("/sys/fs/cgroup/memory.max", "5242880\n");  // where a container sees its own
+  Write("/sys/fs/cgroup/memory.max", "5242880\n");  // the group that a container sees
   EXPECT_EQ(Read().limit, 5 * kMiB);
 }
 

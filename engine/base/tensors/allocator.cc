@@ -1,3 +1,7 @@
+// Blocks of up to kLargestClass bytes come from a free list per size class, each with a lock of its
+// own, and are cut from arenas when the list is empty. Larger blocks come from a LargeHeap, behind
+// one lock. A freed block goes back to where it came from, so the heap keeps the memory for the
+// next step. Allocating a small block is O(1), a large one O(log n) for n free pieces.
 #include "engine/base/tensors/allocator.h"
 
 #include <c10/core/Allocator.h>
@@ -19,7 +23,7 @@
 namespace strata {
 namespace {
 
-constexpr size_t kArena = 1 << 20;  // blocks that have a size class are cut from as much
+constexpr size_t kArena = 1 << 20;  // bytes of an arena, from which small blocks are cut
 
 struct alignas(kBlockUnit) Account {
   std::atomic<int64_t> current = 0;
@@ -36,11 +40,11 @@ struct alignas(kBlockUnit) Account {
 std::array<Account, kMemoryAccounts> accounts;
 thread_local Account* account_of_thread = &accounts[0];
 
-/// Lies in front of the data of every block. It is needed since oneDNN frees memory by its address
-/// alone.
+/// The header in front of the data of every block. The allocator needs it because oneDNN frees
+/// memory by its address alone, without a size.
 struct alignas(kBlockUnit) Header {
-  size_t size;       // of the data
-  Account* account;  // the block counts for it while it is in use
+  size_t size;       // bytes of the data
+  Account* account;  // the account that the block counts for while it is in use
 
   void* data() { return this + 1; }
   static Header* Of(void* data) { return static_cast<Header*>(data) - 1; }
@@ -125,7 +129,8 @@ class CachingAllocator final : public c10::Allocator {
     return new (block) Header{size, nullptr};
   }
 
-  /// The caller holds large_mutex_.
+  /// Takes memory from the heap. If there is none left, it releases the heap's free pages and tries
+  /// once more, then throws WorldError. The caller holds large_mutex_.
   char* FromHeap(size_t size) {
     char* block = large_.Take(size);
     if (!block) {
@@ -146,9 +151,10 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   std::array<FreeList, kSizeClasses> free_;
-  Account used_;  // the use of the whole process
+  Account used_;  // memory in use by all accounts
   std::mutex large_mutex_;
-  // The system would promise more than the machine has, and kill somebody later.
+  // The limit is needed because Linux overcommits: mmap() would succeed for more memory than the
+  // machine has, and the kernel would kill a process later.
   LargeHeap large_{static_cast<size_t>(ReadMachineMemory().most)};
   char* arena_ = nullptr;
   size_t arena_left_ = 0;

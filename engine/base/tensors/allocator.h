@@ -2,26 +2,27 @@
 //
 // malloc gives large freed blocks back to the system, so every step faults their pages in again:
 // 36,900 faults and half of the time of a 9216x4096 layer (libtorch notes, "malloc"). This
-// allocator keeps freed memory: a small block for the next tensor of its size class, a large one in
-// a LargeHeap for tensors of any size; of any thread. Its memory is on huge pages.
+// allocator keeps freed memory instead. A freed small block is reused for the next tensor of its
+// size class; a large block goes to a LargeHeap, which serves tensors of any size. A block may be
+// freed by another thread than the one that allocated it. All memory is on huge pages.
 #pragma once
 
 #include <cstdint>
 
 namespace strata {
 
-/// From now on this allocator gives memory to all CPU tensors of this process. Tensors made before
-/// keep their memory. Further calls do nothing. Freed memory goes back to the system only when this
-/// has none left. Errors: an operator that finds no memory throws WorldError.
+/// From now on this allocator serves all CPU tensors of this process. Tensors made earlier keep
+/// their memory. Further calls do nothing. Freed memory goes back to the system only when the
+/// allocator finds none left. Errors: an operator that finds no memory throws WorldError.
 void InstallAllocator();
 
-/// Gives the free memory of large blocks back to the system. To be called after work that used much
+/// Gives the free memory of large blocks back to the system. Call it after work that used much
 /// memory and will not be repeated.
 void ReleaseFreeMemory();
 
-/// Bytes used by tensors. Each counts with its AllocatedBytes(), which are up to 64 KiB at most 1/8
-/// more than its size.
-/// Memory that oneDNN and MKL use inside an operator is not counted.
+/// Bytes used by tensors. Each tensor counts with its AllocatedBytes(): its size, rounded up by
+/// less than 64 bytes or by at most 1/8. Memory that oneDNN and MKL use inside an operator is not
+/// counted.
 struct MemoryUse {
   int64_t current = 0;
   int64_t peak = 0;

@@ -139,11 +139,11 @@ TEST_F(Memory, TheSteadyStateHasNoPageFaults) {
   for (int warm_up = 0; warm_up < 3; ++warm_up) step();
   const int64_t before = PageFaults();
   for (int i = 0; i < 10; ++i) step();
-  EXPECT_LT(PageFaults() - before, 20);  // malloc has 1,024 for each of the 100 results
+  EXPECT_LT(PageFaults() - before, 20);  // with malloc there are 1,024 for each of the 100 results
 }
 
 TEST_F(Memory, GivesUnusedBlocksBackInTheLongRun) {
-  // 300 sizes, one after the other. If all blocks were kept they would take 15 GB.
+  // Tensors of 300 sizes, one after the other. They would take 45 GB if all their blocks were kept.
   for (int64_t i = 0; i < 300; ++i) Bytes((i + 1) << 20).narrow(0, 0, 1).fill_(1);
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
@@ -174,7 +174,7 @@ TEST_F(Memory, NoMoreIsPromisedThanTheMachineHas) {
   std::vector<at::Tensor> tensors;
   const auto take_all = [&] {
     for (int64_t taken = 0; taken <= most; taken += int64_t{1} << 30) {
-      tensors.push_back(Bytes(int64_t{1} << 30));  // nobody touches it
+      tensors.push_back(Bytes(int64_t{1} << 30));  // allocated, but never written
     }
   };
   EXPECT_THROW(take_all(), WorldError);

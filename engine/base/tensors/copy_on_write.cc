@@ -13,8 +13,8 @@
 namespace strata {
 namespace {
 
-/// Whether a write to a clone would copy far more than the tensor, or its memory belongs to
-/// somebody who gives it back in a way of his own.
+/// True if the tensor must be copied at once: a later write to a lazy clone would copy far more
+/// memory than the tensor has, or the memory was given by somebody else with a deleter of its own.
 bool CopiesNow(const at::Tensor& tensor) {
   const c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
   namespace cow = c10::impl::cow;
@@ -24,7 +24,7 @@ bool CopiesNow(const at::Tensor& tensor) {
 }
 
 at::Tensor Clone(const at::Tensor& tensor) {
-  // A lazy clone changes the original's storage too, which several threads may have.
+  // A lazy clone also changes the original's storage, which several threads may share.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const at::NoGradGuard no_grad;

@@ -7,13 +7,14 @@
 
 namespace strata {
 
-/// A tensor with the values, the strides and the autograd history of `tensor`. It is neither a leaf
-/// nor a view. The first write to it copies the memory, so the original never changes. Without a
-/// write nothing is copied, with one exception: a tensor that is a small part of its memory is
-/// copied at once, since a write would copy all of that memory.
+/// Returns a tensor with the values, the strides and the autograd history of `tensor`. It is
+/// neither a leaf nor a view. The first write to it copies the memory, so the original never
+/// changes. Without a write nothing is copied, with two exceptions: a tensor that spans less than
+/// half of its memory is copied at once, since a write would copy all of that memory; and so is one
+/// whose memory is managed by somebody else.
 ///
-/// Tensors without plain memory (sparse ones, for instance) are returned as they are. Threads may
-/// call it at the same time.
+/// Tensors without a storage (sparse ones, for instance) are returned unchanged. Several threads
+/// may call this at the same time.
 at::Tensor CopyOnWrite(const at::Tensor& tensor);
 std::vector<at::Tensor> CopyOnWrite(std::vector<at::Tensor> tensors);
 

@@ -26,7 +26,7 @@ TEST_F(CopyOnWriteTest, OnlyAWriteCopies) {
   EXPECT_EQ(clone.strides(), original.strides());
   EXPECT_EQ(clone.exp().sum().item<float>(), original.exp().sum().item<float>());
   EXPECT_EQ(MemoryOf(clone), MemoryOf(original));
-  clone.flatten(0, 0).sub_(1);  // by way of a view
+  clone.flatten(0, 0).sub_(1);  // writes through a view
   EXPECT_NE(MemoryOf(clone), MemoryOf(original));
   EXPECT_TRUE(clone.equal(at::zeros({6, 4})));
   EXPECT_TRUE(original.equal(at::ones({6, 4})));
@@ -82,7 +82,7 @@ TEST_F(CopyOnWriteTest, GradientsPassAsIfItWereTheOriginal) {
   }
 }
 
-// For ThreadSanitizer, and for clones that are lost.
+// Clones must not be lost, and ThreadSanitizer must find no race.
 TEST_F(CopyOnWriteTest, ThreadsMayTakeClonesOfOneTensor) {
   const at::Tensor original = at::ones({1000});
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// How much memory tensors use, on whatever device.
+// The memory that tensors use, on a CPU or an accelerator.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,8 +7,8 @@
 
 namespace strata {
 
-/// On the CPU that of the account; on an accelerator that of all ranks of this process that share
-/// it, by the statistics of its own allocator.
+/// On the CPU this is the use of `account` (allocator.h). On an accelerator it is the use of all
+/// ranks of this process that share the device, from the statistics of torch's allocator for it.
 MemoryUse MemoryOn(c10::Device device, int account);
 void ResetPeakMemoryOn(c10::Device device, int account);
 

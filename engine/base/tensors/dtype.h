@@ -1,4 +1,4 @@
-// Conversion between our dtypes and ATen's scalar types.
+// Converts between our dtypes and ATen's scalar types.
 #pragma once
 
 #include <c10/core/ScalarType.h>

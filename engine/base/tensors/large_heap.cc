@@ -1,3 +1,9 @@
+// Free pieces are kept twice: by address (free_), to join neighbours, and by size (sizes_), to find
+// the best fit. Take() cuts a block from the end of the smallest piece that is large enough. If
+// there is none, Grow() maps more huge pages, if possible directly below the lowest mapping, so
+// that a free piece there and the new pages become one piece. Return() joins the block with free
+// neighbours on both sides. Take() and Return() cost O(log n) for n free pieces. Release() unmaps
+// every huge page that lies completely in a free piece.
 #include "engine/base/tensors/large_heap.h"
 
 #include <sys/mman.h>
@@ -10,19 +16,22 @@
 namespace strata {
 namespace {
 
-constexpr size_t kHuge = 2 << 20;  // a huge page
+constexpr size_t kHuge = 2 << 20;  // size of a huge page
 
+/// Rounds up to whole huge pages.
 size_t Above(size_t size) { return (size + kHuge - 1) / kHuge * kHuge; }
-/// From `begin` to the next border of a huge page.
+/// Bytes from `begin` to the next huge page boundary.
 size_t ToBorder(const char* begin) { return -reinterpret_cast<uintptr_t>(begin) % kHuge; }
 
-/// At `wish` where that is free, else where the system likes; null where it has no memory.
+/// Maps memory at `wish` if that is free, otherwise where the system chooses. Returns null if the
+/// system has no memory.
 char* MapAt(char* wish, size_t size) {
   void* mapping = mmap(wish, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return mapping == MAP_FAILED ? nullptr : static_cast<char*>(mapping);
 }
 
-/// Whole huge pages, anywhere.
+/// Maps `size` bytes, aligned to huge pages, anywhere. It maps one page too many and unmaps both
+/// ends.
 char* MapHugePages(size_t size) {
   char* const begin = MapAt(nullptr, size + kHuge);
   if (!begin) return nullptr;
@@ -43,7 +52,7 @@ char* LargeHeap::Take(size_t size) {
   }
   const auto [whole, begin] = *found;
   Erase(free_.find(begin));
-  if (whole > size) Insert(begin, whole - size);  // the rest is where the heap grows
+  if (whole > size) Insert(begin, whole - size);  // the heap grows at the front
   return begin + whole - size;
 }
 
@@ -78,7 +87,7 @@ void LargeHeap::Release() {
     if (rest > 0) Insert(page + pages, rest);
     munmap(page, pages);
     mapped_ -= pages;
-    if (page == lowest_) lowest_ += pages;  // so that what comes next lies beside what is left
+    if (page == lowest_) lowest_ += pages;  // the next mapping joins what is left
   }
 }
 
@@ -92,8 +101,9 @@ void LargeHeap::Erase(std::map<char*, size_t>::iterator piece) {
   free_.erase(piece);
 }
 
-/// Makes a piece of at least `size`, which no free one has: below the last mapping, so that a free
-/// piece there becomes a part of it, or where the system likes.
+/// Maps memory for a free piece of at least `size` bytes; call it if there is none. It first tries
+/// directly below the lowest mapping, so that a free piece there becomes a part of the new one, and
+/// otherwise takes any address. Returns false if the system has no memory, or the limit is reached.
 bool LargeHeap::Grow(size_t size) {
   const auto lowest = free_.find(lowest_);
   size_t more = Above(lowest == free_.end() ? size : size - lowest->second);

@@ -1,11 +1,12 @@
 // Large blocks of memory, cut from mappings and joined again.
 //
-// A block is cut from the smallest free piece that holds it (best fit), its rest stays free, and a
-// piece that comes free joins its neighbours. So tensors of many sizes share the same memory, where
-// a list for each size would keep the most that each size ever had. Pieces lie on huge pages. Freed
-// memory stays here, as a page that comes back from the system must be cleared first.
+// A block is cut from the smallest free piece that holds it (best fit); the rest stays free, and a
+// piece that is freed joins its free neighbours. So tensors of many sizes share the same memory. A
+// free list per size would instead keep, for each size, the most memory that this size ever used.
+// Pieces lie on huge pages. Freed memory stays mapped, since the system clears each page that it
+// hands out again.
 //
-// Not here: locks, and what a block is for (allocator.cc).
+// The heap has no lock, and does not know what a block is for: allocator.cc does both.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +18,23 @@ namespace strata {
 
 class LargeHeap {
  public:
-  /// Sizes and addresses of blocks are multiples of it.
+  /// Sizes and addresses of blocks are multiples of this many bytes.
   static constexpr size_t kUnit = 64;
 
-  /// `most`: bytes that may be mapped at once.
+  /// `most` is the number of bytes that may be mapped at once.
   explicit LargeHeap(size_t most) : most_(most) {}
   LargeHeap(const LargeHeap&) = delete;
   LargeHeap& operator=(const LargeHeap&) = delete;
 
-  /// Null where the system has no memory, or more than `most` would be mapped. What the memory
-  /// holds is not said. REQUIRES: size > 0 and size % kUnit == 0.
+  /// Returns a block of `size` bytes with undefined content. Returns null if the system has no
+  /// memory, or if more than `most` bytes would be mapped. REQUIRES: size > 0 and size % kUnit ==
+  /// 0.
   char* Take(size_t size);
 
-  /// Takes back what Take(size) gave.
+  /// Takes back a block that Take(size) returned.
   void Return(char* block, size_t size);
 
-  /// Gives all huge pages that no block lies on back to the system.
+  /// Gives all huge pages that no block uses back to the system.
   void Release();
 
   size_t mapped() const { return mapped_; }
@@ -45,9 +47,10 @@ class LargeHeap {
 
   const size_t most_;
   size_t mapped_ = 0;
-  char* lowest_ = nullptr;                    ///< of the last mapping; others are put below it
-  std::map<char*, size_t> free_;              ///< pieces by address
-  std::set<std::pair<size_t, char*>> sizes_;  ///< the same by size
+  /// The beginning of the lowest mapping; new mappings are put below it if possible.
+  char* lowest_ = nullptr;
+  std::map<char*, size_t> free_;              ///< size of each free piece, by address
+  std::set<std::pair<size_t, char*>> sizes_;  ///< the same pieces, ordered by size
 };
 
 }  // namespace strata

@@ -16,12 +16,13 @@ int64_t Span(at::IntArrayRef sizes, at::IntArrayRef strides) {
   return last + 1;
 }
 
-/// Changes how the tensor looks at its memory; it becomes no view.
+/// Changes sizes and strides in place, so the tensor does not become a view.
 void SetGeometry(const at::Tensor& tensor, at::IntArrayRef sizes, at::IntArrayRef strides) {
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
 }
 
-/// One element of every dim along which all share memory: copy_ refuses to write to such.
+/// Takes one element of every dim with stride 0, along which all elements share memory. copy_()
+/// refuses to write to a tensor with such dims.
 at::Tensor WithoutRepeats(at::Tensor tensor, at::IntArrayRef strides) {
   for (size_t dim = 0; dim < strides.size(); ++dim) {
     if (strides[dim] == 0) tensor = tensor.narrow(static_cast<int64_t>(dim), 0, 1);

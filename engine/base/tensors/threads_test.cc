@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 8;
 
-/// All threads at once; the number of those that failed.
+/// Calls SetThreads() on all threads at once and returns the number of threads on which it failed.
 int SetOnAll() {
   std::barrier start(kThreads);
   std::vector<int> failed(kThreads);

@@ -1,4 +1,4 @@
-// XXH3 as the header-only library has it.
+// XXH_INLINE_ALL makes XXH3 a header-only library.
 #include "engine/checkpoint/files/digest.h"
 
 #define XXH_INLINE_ALL

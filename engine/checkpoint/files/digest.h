@@ -1,6 +1,6 @@
-// Digests of tensors and files: XXH3 with 128 bits, as fast as memory. They detect damage (a
-// flipped bit, a torn write, an exchanged file). They do not detect forgery, since anybody can
-// compute them.
+// Digests of tensors and files: XXH3 with 128 bits, which runs at the speed of memory. They detect
+// damage (a flipped bit, a torn write, an exchanged file). They do not detect forgery, since
+// anybody can compute them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace strata {
 
 inline constexpr size_t kDigestDigits = 32;
 
-/// Computes the digest of bytes that come in pieces. Only the bytes count, not how they are cut.
+/// Computes the digest of bytes that arrive in pieces. The digest does not depend on how the bytes
+/// are cut into pieces.
 class Hasher {
  public:
   Hasher();

@@ -11,7 +11,7 @@ namespace {
 
 using testing::MatchesRegex;
 
-/// `count` bytes with a long period.
+/// `count` bytes that repeat only after a long period.
 std::string Bytes(size_t count) {
   std::string bytes;
   uint32_t state = 1;
@@ -30,7 +30,7 @@ std::string InPieces(const std::string& bytes, size_t piece) {
   return hasher.Digest();
 }
 
-// The digests are those that `xxhsum -H2` prints. If they change, old saves cannot be read.
+// The digests must be those that `xxhsum -H2` prints. If they change, old saves cannot be read.
 TEST(DigestTest, IsThatOfXxhsum) {
   EXPECT_EQ(StrongDigest(""), "99aa06d3014798d86001c324468d497f");
 }

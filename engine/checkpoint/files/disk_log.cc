@@ -1,4 +1,5 @@
-// The C library's calls by their system calls, so that ours can stand before them.
+// Defines functions with the names of the C library's, which the linker prefers. They report to the
+// DiskLog, if there is one, and then make the system call themselves.
 #include "engine/checkpoint/files/disk_log.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 std::atomic<DiskLog*> current = nullptr;
 
-/// Of an open file; "" where it has none.
+/// The path of an open file; "" if it has none.
 std::string PathOf(int fd) {
   std::error_code error;
   return fs::read_symlink(PathOfDescriptor(fd), error);

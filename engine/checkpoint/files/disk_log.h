@@ -1,6 +1,6 @@
-// DiskLog: in which order a process writes, syncs and renames files; for tests. Who links it has
-// its own write(), pwrite(), fsync(), ftruncate(), unlink(), rename() and renameat2(), which do
-// what the C library's do, or fail where a test says so.
+// DiskLog: records in which order a process writes, syncs and renames files; for tests. A program
+// that links it has its own write(), pwrite(), fsync(), ftruncate(), unlink(), rename() and
+// renameat2(). They do what the C library's functions do, or fail if a test says so.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,15 @@
 
 namespace strata {
 
-/// What this process does while one lives, in order: "write FILE" (once for writes that follow each
-/// other), "sync FILE", "rename FILE to FILE". Only of files in the folder, which is "."; this
-/// process's number in their names is PID. One at a time; it outlives the threads that write.
+/// While an object lives, it records the calls of this process in order: "write FILE" (once for
+/// consecutive writes), "sync FILE", "rename FILE to FILE". It records only files in the given
+/// folder, whose own name is "."; the process id in names is replaced by PID. There can be only one
+/// object at a time, and it must outlive the threads that write.
 class DiskLog {
  public:
-  /// Both are called on the thread that writes: `before_write` before it does, `before_change`
-  /// before each call that writes, syncs, renames or removes. What it returns but 0 is the errno
-  /// with which that call fails.
+  /// Both functions are called on the thread that makes the call: `before_write` before each write,
+  /// `before_change` before each call that writes, syncs, renames or removes. If `before_change`
+  /// returns a number other than 0, the call fails with it as errno.
   explicit DiskLog(
       const std::string& folder, std::function<void()> before_write = [] {},
       std::function<int()> before_change = [] { return 0; });
@@ -26,7 +27,7 @@ class DiskLog {
   DiskLog& operator=(const DiskLog&) = delete;
   std::vector<std::string> events() const;
 
-  // For the calls. False: it fails, and errno says why.
+  // For the replaced functions. False means that the call fails with the errno that is set.
   static bool OnWrite(int fd);
   static bool OnSync(int fd);
   static bool OnChange(const std::string& path);

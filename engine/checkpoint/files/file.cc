@@ -1,4 +1,5 @@
-// System calls with their errors in words. Reads name their offset, so threads may share a file.
+// Wraps system calls and turns their errors into text. Reads give their offset, so several threads
+// may share a file.
 #include "engine/checkpoint/files/file.h"
 
 #include <fcntl.h>
@@ -18,7 +19,7 @@ namespace strata {
 
 namespace fs = std::filesystem;
 
-/// O_NONBLOCK, since opening a FIFO would otherwise wait for its writer.
+/// O_NONBLOCK is needed since opening a FIFO would otherwise wait for its writer.
 InputFile::InputFile(std::string path, std::string_view expected)
     : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   const auto trouble = [&] {
@@ -98,7 +99,7 @@ void MakeFolder(const std::string& path) {
 
 namespace {
 
-/// Without the slash at a folder's end.
+/// The path without the slash at a folder's end.
 fs::path Named(const fs::path& given) { return given.has_filename() ? given : given.parent_path(); }
 
 }  // namespace

@@ -120,7 +120,7 @@ TEST_F(FileTest, SmallFilesHaveALimit) {
   WriteText(path, std::string(101, 'x'));
   EXPECT_THAT(ErrorOf([&] { ReadSmallFile(path, 100); }),
               AllOf(StartsWith(path + " has 101 "), HasSubstr("more than such a file can have")));
-  // The file has a large size but no content. The reader must not allocate that much memory.
+  // The file has a large size but no content. The reader must not allocate memory for its size.
   ASSERT_EQ(::truncate(path.c_str(), int64_t{1} << 40), 0);
   EXPECT_THAT(ErrorOf([&] { ReadSmallFile(path, 100); }), HasSubstr("more than such a file"));
 }

@@ -1,5 +1,5 @@
-// KilledBefore(): a process that dies before it changes the disk once more, and a disk that fails
-// then; for tests.
+// For tests: KilledBefore() runs code in a process that is killed before a chosen change of the
+// disk, and FailsOnDisk() runs code on a disk that fails at that change.
 #pragma once
 
 #include <errno.h>
@@ -15,8 +15,9 @@
 
 namespace strata {
 
-/// Runs `work` in a process of its own, which SIGKILL ends before its call number `count` (from 0)
-/// that changes something in the folder. False: it made fewer calls, and ended by itself.
+/// Runs `work` in a process of its own, and kills it (SIGKILL) before its call number `count` (from
+/// 0) that changes something in the folder. Returns false if `work` made fewer calls and ended by
+/// itself.
 inline bool KilledBefore(int count, const std::string& folder, const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -34,14 +35,15 @@ inline bool KilledBefore(int count, const std::string& folder, const std::functi
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-/// Which call number of those that change something in a folder (from 0) fails with EIO, and
-/// whether all after it do.
+/// The number (from 0) of the call that fails with EIO, among those that change something in a
+/// folder, and whether all later calls fail too.
 struct DiskFailure {
   int count = 0;
   bool lasts = false;
 };
 
-/// Runs `work` on such a disk. False: it made fewer calls. What it throws, it throws here.
+/// Runs `work` on such a disk. Returns false if it made fewer calls. Exceptions of `work` are
+/// passed on.
 inline bool FailsOnDisk(const DiskFailure& failure, const std::string& folder,
                         const std::function<void()>& work) {
   std::atomic<int> calls = 0;

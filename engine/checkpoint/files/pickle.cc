@@ -1,4 +1,9 @@
-// The opcodes are those of Python's Lib/pickletools.py, the functions those of torch/_utils.py.
+// An interpreter for pickles, which are programs for a stack machine. The opcodes are those of
+// Python's Lib/pickletools.py, the functions those of torch/_utils.py. Machine executes one opcode
+// after the other: it pushes nodes, combines those at the top of the stack or above a mark, and
+// remembers nodes in a memo. A call of a known function becomes a node; any other function or
+// opcode is refused. Memory is limited in proportion to the size of the pickle, since a memo lets
+// few bytes push a long text again and again.
 #include "engine/checkpoint/files/pickle.h"
 
 #include <algorithm>
@@ -18,11 +23,12 @@ namespace {
 
 using Kind = PickleNode::Kind;
 
-constexpr size_t kMostNodes = 1000000;  // of some 200 bytes, from a byte of the file each
-constexpr size_t kMostPushed = 16;      // bytes of texts and shapes, from a byte of the file
-constexpr size_t kMostArguments = 64;   // of a function; also dims of a tensor
+// Nodes have some 200 bytes, and one byte of the file can create one.
+constexpr size_t kMostNodes = 1000000;
+constexpr size_t kMostPushed = 16;     // bytes of texts and shapes per byte of the file
+constexpr size_t kMostArguments = 64;  // of a function; also the most dims of a tensor
 
-/// torch's dtypes, with the old storages that have them.
+/// torch's dtypes, with the legacy storage class and the safetensors name of each.
 struct DTypeNames {
   const char* dtype;
   const char* storage;
@@ -86,7 +92,7 @@ class Machine {
 
   double BigEndianDouble() { return std::bit_cast<double>(__builtin_bswap64(Number<uint64_t>())); }
 
-  /// A number of `count` bytes, two's complement.
+  /// An integer of `count` bytes in two's complement.
   int64_t Long(uint64_t count) {
     const std::string_view piece = Take(count);
     if (count > 8) Refuse("an integer of more than 64 bits");
@@ -117,8 +123,8 @@ class Machine {
 
   // ---- the stack
 
-  /// What is pushed is limited by the file's size: some of its bytes may push one long text, or
-  /// shape, again and again.
+  /// Pushes a new node. The total size of pushed texts and shapes is limited by the file's size,
+  /// since few of its bytes may push one long text or shape again and again.
   void Push(PickleNode node) {
     pushed_ += node.text.size() + sizeof(int64_t) * (node.shape.size() + node.strides.size());
     if (pushed_ > kMostPushed * (bytes_.size() + 1000)) Refuse("it builds too much");
@@ -180,7 +186,8 @@ class Machine {
 
   // ---- tensors
 
-  /// The items of a tuple, at least so many; until the next Push().
+  /// The items of a tuple, of which there must be at least `least`. The reference is valid until
+  /// the next Push().
   const std::vector<int>& TupleOf(int node, size_t least, const char* what) {
     const size_t count = at(node).items.size();
     if (at(node).kind != Kind::kTuple || count < least || count > kMostArguments) {
@@ -203,7 +210,7 @@ class Machine {
     return sizes;
   }
 
-  /// ("storage", torch.FloatStorage, key, device, elements)
+  /// Pops the tuple ("storage", torch.FloatStorage, key, device, elements) and pushes a storage.
   void PersistentId() {
     const std::vector<int>& items = TupleOf(Pop(), 5, "a storage");
     if (Expect(items[0], Kind::kText, "a storage").text != "storage") Refuse("no storage");
@@ -218,7 +225,8 @@ class Machine {
           .dtype = names->stored});
   }
 
-  /// What says that a view's numbers are not those of its storage, as "neg" and "conj" do.
+  /// Refuses metadata of a tensor, such as "neg" and "conj", which says that the tensor's numbers
+  /// differ from those in its storage.
   void ExpectNoMetadata(int node) {
     const PickleNode& metadata = at(node);
     const bool is_empty = metadata.kind == Kind::kNone || metadata.kind == Kind::kDict;
@@ -228,8 +236,8 @@ class Machine {
                ", whose numbers are not those of its storage; save a clone() of it"));
   }
 
-  /// torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks,
-  /// metadata); v3 has the dtype before the metadata.
+  /// Pushes the result of torch._utils._rebuild_tensor_v2(storage, offset, size, stride,
+  /// requires_grad, hooks, metadata); v3 has the dtype before the metadata.
   void RebuildTensor(const std::vector<int>& arguments, bool has_dtype) {
     const size_t metadata = has_dtype ? 7 : 6;
     if (arguments.size() > metadata) ExpectNoMetadata(arguments[metadata]);
@@ -292,13 +300,14 @@ class Machine {
     Refuse(Str(QuotedName(function), " is called"));
   }
 
-  /// An OrderedDict's attributes (a state_dict's _metadata) are left out; nothing else has any.
+  /// Sets an object's attributes. Those of an OrderedDict (a state_dict's _metadata) are ignored;
+  /// other objects with attributes are refused.
   void Build() {
     Pop();
     Top(Kind::kDict, "OrderedDict");
   }
 
-  // ---- opcodes; true at the last one
+  // ---- opcodes; Step() returns true at the last one
 
   bool Step() {
     at_ = place_;
@@ -484,7 +493,7 @@ class Machine {
   const std::string& source_;
   size_t place_ = 0, at_ = 0;
   std::vector<PickleNode> nodes_;
-  size_t pushed_ = 0;  // bytes of texts and shapes
+  size_t pushed_ = 0;  // total bytes of texts and shapes
   std::vector<int> stack_;
   std::vector<size_t> marks_;
   std::map<uint64_t, int> memo_;

@@ -131,7 +131,7 @@ TEST(PickleTest, TensorsThatCannotBe) {
   EXPECT_THAT(Trouble("ccollections\nOrderedDict\n(K\x01tR."),
               HasSubstr("an OrderedDict with arguments"));
 
-  // What torch.save() writes of conj().imag, the storage's numbers with another sign.
+  // As torch.save() writes conj().imag: the numbers of the storage with another sign.
   const auto with = [&](const std::string& metadata, const std::string& version,
                         const std::string& dtype) {
     return "ctorch._utils\n_rebuild_tensor_v" + version + "\n(" + storage("storage", "K\x05") +
@@ -148,12 +148,12 @@ TEST(PickleTest, TensorsThatCannotBe) {
   }
 }
 
-/// A thousand pickles from somebody who means harm, or from a bad disk: each is read as plain data
-/// or refused, in the memory that its own size justifies.
+/// A thousand damaged or hostile pickles: each must be read as plain data or refused, in memory
+/// proportional to its own size.
 class HostilePickleTest : public testing::Test {
  protected:
   ~HostilePickleTest() override { EXPECT_GE(count_, 1000); }
-  /// Whether it was refused.
+  /// Returns true if the pickle was refused.
   bool Read(const std::string& bytes) {
     ++count_;
     try {
@@ -209,7 +209,7 @@ TEST_F(HostilePickleTest, Bombs) {
   EXPECT_TRUE(Read(std::string(100000, '(')));
   EXPECT_FALSE(Read("]q" + std::string(1, '\0') + "h" + std::string(1, '\0') + "a."))
       << "a list that holds itself";
-  // A storage whose key is 60,000 bytes long, again and again: 3 bytes each.
+  // A storage with a key of 60,000 bytes is pushed again and again, by 3 bytes each time.
   const std::string key(60000, 'k'), zero(1, '\0');
   const std::string storage =
       Str("(", ShortText("storage"), Global("torch", "FloatStorage"), "X\x60\xea", zero, zero, key,
@@ -218,7 +218,7 @@ TEST_F(HostilePickleTest, Bombs) {
   std::string again;
   for (int i = 0; i < 300000; ++i) again += "h" + zero + "Q";
   EXPECT_TRUE(Read(storage + again + ".")) << "18 GB";
-  for (int i = 0; i < 1000; ++i) {  // giant counts
+  for (int i = 0; i < 1000; ++i) {  // large counts
     const char* const codes[] = {"X", "T", "B", "\x8b", "\x8d", "\x8e", "r", "j"};
     std::string bytes = codes[random_() % 8];
     for (int digit = 0; digit < 8; ++digit) bytes += static_cast<char>(0x80 | random_());

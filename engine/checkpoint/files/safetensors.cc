@@ -1,4 +1,5 @@
-// The dtypes of the format, its header as a list of tensors, and the checks of a header.
+// The dtypes of the format, the conversion between a header and a list of tensors, and the checks
+// of a header.
 #include "engine/checkpoint/files/safetensors.h"
 
 #include <algorithm>
@@ -23,7 +24,8 @@ static_assert(std::endian::native == std::endian::little, "tensors are written a
 
 constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kLongestHeader = int64_t{32} << 20;
-constexpr size_t kDeepest = 4;  // levels of JSON; object, tensor and list need three
+// Levels of JSON. The object, a tensor and a list need three.
+constexpr size_t kDeepest = 4;
 constexpr const char* kMetadata = "__metadata__";
 
 struct StoredType {
@@ -57,7 +59,7 @@ const StoredType* FindType(std::string_view name) {
   return found == kTypes.end() ? nullptr : &*found;
 }
 
-/// The number of bytes of a tensor, or -1 when it does not fit an int64.
+/// The number of bytes of a tensor, or -1 if it does not fit an int64.
 int64_t BytesOf(const std::vector<int64_t>& shape, const StoredType& type) {
   int64_t bytes = type.bytes;
   for (const int64_t size : shape) {
@@ -96,7 +98,8 @@ StoredMetadata ReadMetadata(const Value& value, const std::string& path) {
   return metadata;
 }
 
-/// Sorts the tensors by offset. Throws when they overlap, leave holes or do not fill the data.
+/// Sorts the tensors by offset. Throws WorldError if they overlap, leave holes or do not fill the
+/// data.
 void CheckOffsets(std::vector<StoredTensor>& tensors, int64_t data_bytes, const std::string& path) {
   std::ranges::stable_sort(tensors, {}, [](const StoredTensor& tensor) {
     return std::pair(tensor.offset, tensor.offset + tensor.bytes);

@@ -5,8 +5,8 @@
 //   {"__metadata__": {"format": "pt"},
 //    "3.weight": {"dtype": "F32", "shape": [64, 10], "data_offsets": [0, 2560]}, ...}
 //
-// The reader trusts nothing in a file. It checks every length, offset, shape and name before it
-// uses it, and allocates no more memory than the file's real size justifies.
+// The reader does not trust the file. It checks every length, offset, shape and name before it uses
+// it, and allocates no more memory than the real size of the file justifies.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 
 namespace strata {
 
-/// The format's name of a dtype: "F32".
+/// The name of a dtype in the format, such as "F32".
 const char* StoredName(DType dtype);
-/// The dtype of this name in the format. None for dtypes that Strata does not have ("F8_E4M3").
+/// The dtype with this name in the format; none for dtypes that Strata does not have ("F8_E4M3").
 std::optional<DType> FromStoredName(std::string_view name);
 
 using StoredMetadata = std::vector<std::pair<std::string, std::string>>;
@@ -33,7 +33,7 @@ class SafetensorsFile : public TensorFile {
  public:
   /// Opens the file and reads its header. Throws WorldError that names the file and the tensor for:
   /// - a missing header, or one of more than 32 MiB;
-  /// - wrong JSON, or a key that comes twice;
+  /// - invalid JSON, or a key that occurs twice;
   /// - an unknown dtype, or a name that TroubleWithTensorName() refuses;
   /// - offsets that do not fit the shape, overlap, leave holes, or do not end at the file's end.
   explicit SafetensorsFile(const std::string& path);
@@ -42,7 +42,7 @@ class SafetensorsFile : public TensorFile {
   const std::string& path() const override { return file_.path(); }
   int64_t file_bytes() const override { return file_.size(); }
   const StoredMetadata& metadata() const { return metadata_; }
-  /// The digest of all bytes in front of the tensors' bytes.
+  /// The digest of all bytes before the tensors' bytes.
   const std::string& header_digest() const override { return header_digest_; }
   void Read(const StoredTensor& tensor, int64_t begin, void* to, int64_t bytes) const override;
 
@@ -58,16 +58,16 @@ class SafetensorsFile : public TensorFile {
 /// A tensor to be written.
 struct TensorDeclaration {
   std::string name;
-  std::string dtype;  ///< the format's name
+  std::string dtype;  ///< the name in the format
   std::vector<int64_t> shape;
 };
 
-/// Writes a new file from its beginning to its end: construct, call Write() for all bytes, then
+/// Writes a new file from its beginning to its end: construct it, call Write() for all bytes, then
 /// Finish(). Errors: WorldError as OutputFile.
 class SafetensorsWriter {
  public:
-  /// Makes the file and writes the header. REQUIRES: unique names without trouble
-  /// (TroubleWithTensorName()), and known dtypes.
+  /// Creates the file and writes the header. REQUIRES: the names are unique and valid
+  /// (TroubleWithTensorName()), and the dtypes are known.
   SafetensorsWriter(const std::string& path, const std::vector<TensorDeclaration>& tensors,
                     const StoredMetadata& metadata);
 

@@ -138,7 +138,7 @@ TEST_F(SafetensorsTest, EveryTruncationIsFound) {
   EXPECT_THAT(TroubleWith(whole + "x"), HasSubstr("1 byte behind the last tensor"));
 }
 
-// What a reader would refuse is not written: a save that cannot be read is none.
+// A header that the reader would refuse must not be written, since the save could not be read.
 TEST_F(SafetensorsTest, AHeaderThatNoReaderTakesIsNotWritten) {
   std::vector<TensorDeclaration> tensors;
   for (int i = 0; i < 40'000; ++i) tensors.push_back({Str(i, std::string(900, 'n')), "F32", {1}});
@@ -159,7 +159,7 @@ TEST_F(SafetensorsTest, LengthsOfHeadersAreNotBelieved) {
   }
 }
 
-/// A wrong header and the error it gives. Four bytes of data follow each header.
+/// A wrong header and the error that it must give. Four bytes of data follow each header.
 struct Wrong {
   const char* header;
   const char* said;

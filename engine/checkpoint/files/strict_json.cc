@@ -1,4 +1,5 @@
-// What is wrong in a file is an error of the world: the parser says ConfigError, this WorldError.
+// The parser throws ConfigError. A mistake in a file is not the user's, so it is thrown here as
+// WorldError.
 #include "engine/checkpoint/files/strict_json.h"
 
 #include <algorithm>
@@ -13,7 +14,8 @@ Value ParseStrictJson(std::string_view text, size_t max_depth, const std::string
   try {
     return ParseJson(text, {.max_depth = max_depth});
   } catch (const ConfigError& error) {
-    // The parser shows what it read last, which may be long and of any bytes.
+    // The parser's message shows the text that it read last, which may be long and contain any
+    // bytes.
     constexpr size_t kShown = 300;
     std::string trouble = std::string(error.what()).substr(0, kShown);
     std::ranges::replace_if(

@@ -1,4 +1,4 @@
-// Strict reading of JSON in files that cannot be trusted: manifests and headers of safetensors.
+// Strict reading of JSON from files that cannot be trusted: manifests and headers of safetensors.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace strata {
 
-/// ParseJson() of a file that may be damaged: throws WorldError that begins with `source`.
+/// ParseJson() for a file that may be damaged: throws WorldError that begins with `source`.
 Value ParseStrictJson(std::string_view text, size_t max_depth, const std::string& source);
 
-/// Reads the entries of a JSON object. Each getter throws WorldError when the entry is missing or
-/// of another kind: "SOURCE: \"tensors\".3.shape: expected ..., got ...".
+/// Reads the entries of a JSON object. Each getter throws WorldError if the entry is missing or of
+/// another kind: "SOURCE: \"tensors\".3.shape: expected ..., got ...".
 class JsonObject {
  public:
-  /// Throws when `value` is no object. `value` must outlive the JsonObject.
+  /// Throws WorldError if `value` is not an object. `value` must outlive the JsonObject.
   JsonObject(const Value& value, std::string source);
 
   const Value::Map& entries() const { return value_.as_map(); }
   const std::string& Text(std::string_view key) const;
   /// An integer of at least `least`.
   int64_t Int(std::string_view key, int64_t least) const;
-  /// Integers of at least 0.
+  /// A list of integers of at least 0.
   std::vector<int64_t> Sizes(std::string_view key) const;
   const Value::List& List(std::string_view key) const;
   const Value& Object(std::string_view key) const;
   bool Has(std::string_view key) const { return value_.Has(key); }
-  /// Throws for an entry that is not as `expected` says.
+  /// Throws WorldError for an entry that is not what `expected` says.
   [[noreturn]] void Refuse(std::string_view key, const std::string& expected) const;
 
  private:

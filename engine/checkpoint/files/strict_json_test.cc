@@ -88,7 +88,7 @@ TEST(StrictJsonTest, Wrong) {
       "[", "]", "[1", "[1,", "[1,]", "[,1]", "[1 2]", "[1,,2]", "[1}", "{", "}", "{\"a\"",
       "{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1,}", "{,}", "{\"a\"}", "{\"a\" 1}", "{a:1}",
       "{1:1}", "{null:1}", "{\"a\":1 \"b\":2}", "{\"a\":1]", "{\"a\"::1}",
-      // text behind it
+      // text after the value
       "1 2", "{}{}", "{},", "[]]", "{}x", "null null", std::string("{}\0", 3),
       std::string("{}\0{}", 5), std::string("\0{}", 3), std::string("[1,\0 2]", 7),
       // what other dialects allow
@@ -127,7 +127,7 @@ TEST(StrictJsonTest, HasALimitOfLevels) {
   }
   EXPECT_EQ(TroubleWith("1", 0), "no error");
   EXPECT_THAT(TroubleWith("[]", 0), HasSubstr("nested more than 0 levels deep"));
-  // Closed levels do not count, and the reader stops at the first level that is too deep.
+  // Levels that are closed do not count, and the reader stops at the first level that is too deep.
   EXPECT_EQ(TroubleWith("[[],[],[],[],{},{}]", 2), "no error");
   EXPECT_THAT(TroubleWith(std::string(10'000'000, '['), 4),
               HasSubstr("column 5: nested more than 4 levels deep"));

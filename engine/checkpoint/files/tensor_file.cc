@@ -1,4 +1,4 @@
-// Which reader a file has.
+// Chooses the reader of a file by its first bytes.
 #include "engine/checkpoint/files/tensor_file.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Names get into JSON and onto terminals, so they are UTF-8 without control characters.
+// Names are written into JSON and shown on terminals, so they must be UTF-8 without control
+// characters.
 #include "engine/checkpoint/files/tensor_name.h"
 
 #include <nlohmann/json.hpp>
@@ -11,8 +12,8 @@ namespace {
 
 constexpr size_t kLongest = 1000;
 
-/// Looks for ASCII's control characters and those of the second set, U+0080 to U+009F. In UTF-8 the
-/// latter are the byte 0xc2 and a byte from 0x80 to 0x9f.
+/// True if the text has one of ASCII's control characters, or one of the second set, U+0080 to
+/// U+009F. In UTF-8 the latter are the byte 0xc2 and a byte from 0x80 to 0x9f.
 bool HasControlCharacter(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto code = static_cast<unsigned char>(text[i]);

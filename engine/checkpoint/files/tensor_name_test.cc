@@ -27,7 +27,7 @@ TEST(TensorNameTest, Right) {
       "__metadata",
       "__metadata__ ",
       "__METADATA__",
-      "\u00a0",  // the first behind the control characters of the second set
+      "\u00a0",  // the first character after the second set of control characters
       "\u00e9",
       "\u20ac",
       "\U0001F600",

@@ -1,4 +1,8 @@
-// Both forms come down to a pickle and the places of storages; tensors are views of these.
+// In both forms a pickle describes the tensors as views (offset, shape, strides) of storages, and
+// the storages' bytes are elsewhere in the file. The constructor reads the pickle, finds the
+// position of each storage, walks the dicts and lists to name the tensors, and checks that every
+// tensor lies within its storage. Read() reads a contiguous tensor directly; for one with other
+// strides, Gather() first copies its elements into a row.
 #include "engine/checkpoint/files/torch_file.h"
 
 #include <algorithm>
@@ -28,7 +32,8 @@ constexpr size_t kMostTensors = 200000, kDeepest = 100;
 
 int64_t ItemBytes(const std::string& dtype) { return DTypeSize(*FromStoredName(dtype)); }
 
-/// The strides of a tensor whose elements lie in a row. Those of dims of size 1 never count.
+/// True if the strides are those of a tensor whose elements are contiguous in row-major order. The
+/// strides of dims of size 1 do not matter.
 bool LiesInARow(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
   int64_t expected = 1;
   for (size_t dim = shape.size(); dim-- > 0;) {
@@ -38,8 +43,9 @@ bool LiesInARow(const std::vector<int64_t>& shape, const std::vector<int64_t>& s
   return true;
 }
 
-/// Walks dicts and lists, and gives each tensor with its name. A file may name one dict in another
-/// any number of times, so that few bytes stand for very many tensors.
+/// Walks dicts and lists, and calls `take` for each tensor with its name. The number of visits is
+/// limited: a file may refer to one dict from another any number of times, so few bytes can stand
+/// for very many tensors.
 class Walk {
  public:
   using Take = std::function<void(const std::string& name, const PickleNode& tensor)>;
@@ -126,10 +132,10 @@ void TorchFile::ReadArchive() {
   AddTensors(ReadPickle(text, path()), storages);
 }
 
-/// Pickles of a number, a version, the system, the tensors and the storages' keys; then, for each
-/// key, its number of elements and their bytes.
+/// The old form: pickles of a number, a version, the system, the tensors and the storages' keys;
+/// then, for each key, its number of elements and their bytes.
 void TorchFile::ReadOldForm() {
-  // Pickles say where they end, so that they are read at once from the longest they may be.
+  // A pickle says itself where it ends, so the longest possible text is read at once.
   std::string text(static_cast<size_t>(std::min(file_.size(), kLargestPickle)), '\0');
   file_.ReadAt(0, text.data(), static_cast<int64_t>(text.size()));
   std::string_view rest = text;
@@ -188,7 +194,7 @@ void TorchFile::AddTensor(const std::string& name, const Pickle& pickle, const P
   const auto storage = storages.find(pickle.nodes[static_cast<size_t>(node.items[0])].text);
   if (storage == storages.end()) Refuse(own + ": its storage is not in the file");
   const int64_t item = ItemBytes(node.dtype);
-  // The place of its last element in the storage, and its own size.
+  // The index of the tensor's last element in the storage, and the tensor's own size in bytes.
   int64_t last = node.number, bytes = item, step = 0;
   bool fits = true;
   const bool is_empty = std::ranges::count(node.shape, 0) > 0;
@@ -199,7 +205,8 @@ void TorchFile::AddTensor(const std::string& name, const Pickle& pickle, const P
   }
   if (is_empty) bytes = 0;
   fits &= is_empty || (last < storage->second.bytes / item);
-  // Strides of 0 make few bytes stand for many: no more than the file has.
+  // Strides of 0 would let few bytes stand for many; a tensor may not have more bytes than the
+  // file.
   if (!fits || bytes > file_.size()) Refuse(own + " goes beyond its storage");
   if (!places_.try_emplace(name).second) Refuse(own + " comes twice");
   places_[name] = {is_empty ? 0 : storage->second.offset + node.number * item, item, node.strides,
@@ -217,7 +224,7 @@ void TorchFile::Read(const StoredTensor& tensor, int64_t begin, void* to, int64_
   std::memcpy(to, elements_.data() + begin, static_cast<size_t>(bytes));
 }
 
-/// Reads what lies between the tensor's first and last element, and puts its elements in a row.
+/// Reads the bytes between the tensor's first and last element, and copies its elements into a row.
 void TorchFile::Gather(const StoredTensor& tensor, const Place& place) const {
   int64_t last = 0;
   for (size_t dim = 0; dim < tensor.shape.size(); ++dim) {

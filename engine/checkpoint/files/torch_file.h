@@ -1,9 +1,9 @@
-// Reads tensors from what torch.save() wrote: a zip with the pickle that describes them and each
-// storage as it lies in memory, or the older form of one file (before PyTorch 1.6), pickles with
-// the storages behind them.
+// Reads tensors from files that torch.save() wrote: a zip with the pickle that describes them and
+// each storage as it is in memory, or the older form (before PyTorch 1.6), a single file of pickles
+// followed by the storages.
 //
-// A tensor's name is its place in the dicts and lists: {"model": {"fc.weight": T}} is
-// "model.fc.weight". What is no tensor (an epoch, an optimizer's rates) is left out.
+// A tensor's name is its path in the dicts and lists: {"model": {"fc.weight": T}} is
+// "model.fc.weight". Values that are not tensors (an epoch, an optimizer's rates) are ignored.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace strata {
 
 class TorchFile : public TensorFile {
  public:
-  /// Whether the file begins as what torch.save() writes. False also where there is no such file.
+  /// True if the file begins as files of torch.save() do. False also if there is no such file.
   static bool Recognizes(const std::string& path);
 
-  /// Reads the pickle, no storages. Trusts nothing: throws WorldError that names the file for what
-  /// ReadZip() and ReadPickle() refuse, for storages that are missing or shorter than the pickle
-  /// says, tensors beyond their storage, names that TroubleWithTensorName() refuses, and a file
-  /// without tensors.
+  /// Reads the pickle, but no storages. The file is not trusted: throws WorldError that names the
+  /// file for everything that ReadZip() and ReadPickle() refuse, for storages that are missing or
+  /// shorter than the pickle says, tensors beyond their storage, names that TroubleWithTensorName()
+  /// refuses, and a file without tensors.
   explicit TorchFile(const std::string& path);
 
   const char* format() const override { return "PyTorch"; }
@@ -38,7 +38,7 @@ class TorchFile : public TensorFile {
 
  private:
   struct Place {
-    int64_t offset = 0;  // in the file, of the first element
+    int64_t offset = 0;  // of the first element, from the beginning of the file
     int64_t item = 0;
     std::vector<int64_t> strides;
     bool is_contiguous = true;
@@ -61,8 +61,10 @@ class TorchFile : public TensorFile {
   std::string header_digest_;
   std::map<std::string, Place, std::less<>> places_;
   mutable std::mutex mutex_;
-  mutable std::string gathered_;        // the tensor with strides that was read last,
-  mutable std::vector<char> elements_;  // and its elements in a row
+  // The name of the non-contiguous tensor that was read last.
+  mutable std::string gathered_;
+  // The elements of that tensor in a row.
+  mutable std::vector<char> elements_;
 };
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Reads what PyTorch wrote: testdata/make_torch_files.py.
+// Reads files that PyTorch wrote (testdata/make_torch_files.py).
 #include "engine/checkpoint/files/torch_file.h"
 
 #include <gmock/gmock.h>
@@ -68,8 +68,8 @@ TEST_P(FormsOfTorchTest, PartsOfATensorWithStrides) {
   EXPECT_THAT(part, ElementsAre(5, 9, 2));
 }
 
-/// Every changed byte and every length: read, or refused by the file's name; never more memory than
-/// the file has bytes.
+/// Cuts the file at many lengths and changes random bytes: it must be read, or refused with its
+/// name.
 TEST_P(FormsOfTorchTest, DamageIsRefused) {
   const TestFolder folder;
   const std::string path = folder.Inside("damaged.pt");
@@ -126,7 +126,7 @@ TEST(TorchFileTest, WhatIsNoTensors) {
   EXPECT_FALSE(TorchFile::Recognizes(path));
 }
 
-/// What torch.save(tensor, path) writes, in the old form.
+/// The bytes that torch.save(tensor, path) writes, in the old form.
 TEST(TorchFileTest, ASingleTensorHasNoName) {
   const TestFolder folder;
   const std::string path = folder.Inside("a.pt"), zero(1, '\0');
@@ -148,7 +148,8 @@ TEST(TorchFileTest, AnotherFileInItsPlace) {
   const TestFolder folder;
   const std::string path = folder.Inside("a.pt");
   std::string bytes = ReadText(DataFile("tensors.pt"));
-  // The pickle says that the storage has 12 elements; the tensor's shape becomes (3, 5).
+  // The pickle says that the storage has 12 elements. The tensor's shape becomes (3, 5), which
+  // needs more.
   const size_t shape = bytes.find("K\x03K\x04\x86");
   bytes[shape + 3] = 5;
   WriteText(path, bytes);

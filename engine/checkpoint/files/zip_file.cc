@@ -1,5 +1,5 @@
 // The layout is that of PKWARE's APPNOTE.TXT: a directory at the end of the file, found through a
-// record behind it; with more than 4 GiB both have fields of 64 bits.
+// record behind it. In archives of more than 4 GiB both have fields of 64 bits.
 #include "engine/checkpoint/files/zip_file.h"
 
 #include <algorithm>
@@ -48,7 +48,8 @@ class Reader {
     throw WorldError(Str(file_.path(), " is no PyTorch file, or a damaged one: ", what));
   }
 
-  /// `count` bytes from `offset` on, both from the file.
+  /// Reads `count` bytes from `offset` on. Both numbers come from the file, so they are checked
+  /// first.
   std::string Bytes(int64_t offset, int64_t count, int64_t most) const {
     if (offset < 0 || count < 0 || count > most || offset > file_.size() ||
         count > file_.size() - offset) {
@@ -104,7 +105,7 @@ class Reader {
     return entry;
   }
 
-  /// The numbers that did not fit 32 bits, in this order.
+  /// Reads from the extra field the numbers that did not fit 32 bits. They are in this order.
   static void Read64(std::string_view extra, ZipEntry& entry, int64_t& packed) {
     while (extra.size() >= 4) {
       const auto id = At<uint16_t>(extra, 0);
@@ -120,7 +121,8 @@ class Reader {
     }
   }
 
-  /// Where an entry's bytes begin: behind a head of its own, whose length only that head says.
+  /// The position of an entry's bytes. They follow a local header, whose length is known only from
+  /// the header itself.
   int64_t DataOf(const ZipEntry& entry) const {
     const std::string head = Bytes(entry.offset, kHeadBytes, kHeadBytes);
     if (!head.starts_with("PK\x03\x04")) Refuse(Str(QuotedName(entry.name), " is not in it"));

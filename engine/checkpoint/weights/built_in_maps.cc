@@ -1,17 +1,21 @@
-// The built-in maps, written as JSON: a rule's positions are "1" and "2", as in a table of Lua.
+// The built-in maps, written as JSON: a rule's positions are "1" and "2", as in a Lua table.
 //
-// A config's entry is a value as it stands, or where the model says it: {"shape": theirs, "dim": d}
-// a size of a tensor, {"count": theirs} how many tensors fit a pattern, {"argument": "Type.name"}
-// an argument of the first such layer of the job. Arguments are also compared with the config.json
-// of weights that are taken, and so are what no export writes: {"layers": "Type.name"}, likewise
-// an argument, and {"only": value}, that of all models which the map is for, false = none. With
-// "if" they count unless that entry of config.json is false.
+// An entry of `config` is the value that config.json gets, or says where the model has it:
+//   {"shape": theirs, "dim": d}   the size of a tensor
+//   {"count": theirs}             the number of tensors that match a pattern
+//   {"argument": "Type.name"}     an argument of the job's first layer of this type
+// When published weights are taken, arguments are also compared with the weights' config.json. Two
+// further forms serve only this comparison and are never written:
+//   {"layers": "Type.name"}       an argument, as above
+//   {"only": value}               the value that all models have which the map fits; false = none
+// With "if" an entry is compared unless that other entry of config.json is false.
 #include "engine/checkpoint/weights/weight_map.h"
 
 namespace strata {
 namespace {
 
-// models/gpt2.lua and transformers' GPT2LMHeadModel, whose Conv1D keeps its weights as (in, out).
+// For models/gpt2.lua and transformers' GPT2LMHeadModel, whose Conv1D stores its weights as (in,
+// out).
 constexpr const char* kGpt2 = R"({
   "1": ["wte.weight", "[transformer.]wte.weight"],
   "2": ["wpe.weight", "[transformer.]wpe.weight"],
@@ -38,7 +42,7 @@ constexpr const char* kGpt2 = R"({
   }
 })";
 
-// A model whose layers have the names of transformers' LlamaForCausalLM, without "model.".
+// For a model whose layers have the names of transformers' LlamaForCausalLM, without "model.".
 constexpr const char* kLlama = R"({
   "1": ["lm_head.weight", "lm_head.weight"],
   "2": ["{rest*}", "model.{rest*}"],
@@ -54,7 +58,7 @@ constexpr const char* kLlama = R"({
   }
 })";
 
-// Encoder blocks as nn.TransformerEncoderLayer has them, "layer.{i}".
+// For encoder blocks that are nn.TransformerEncoderLayer, named "layer.{i}".
 constexpr const char* kBert = R"({
   "1": ["embeddings.word", "[bert.]embeddings.word_embeddings.weight"],
   "10": ["embeddings.position", "[bert.]embeddings.position_embeddings.weight"],
@@ -100,7 +104,7 @@ constexpr const char* kVit = R"({
   }
 })";
 
-// models/resnet.lua and tests/testdata/weights/convnext.lua have torchvision's names.
+// models/resnet.lua and tests/testdata/weights/convnext.lua use torchvision's names.
 constexpr const char* kSameNames = R"({"1": ["{rest*}", "{rest*}"]})";
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Each dtype loads to a double and saves from one, so that any two meet.
+// Each dtype can load an element as a double and save one from a double, so any two dtypes can be
+// combined.
 #include "engine/checkpoint/weights/convert_elements.h"
 
 #include <bit>
@@ -10,10 +11,11 @@
 namespace strata {
 namespace {
 
-/// An element as its dtype stores it, and as a double, which holds each of them.
+/// Conversion between the stored form of an element and a double, which represents every value of
+/// the dtype exactly.
 struct Half {
   using Stored = uint16_t;
-  static constexpr uint32_t kBias = 127 - 15;  // between the exponents of float and of half
+  static constexpr uint32_t kBias = 127 - 15;  // float's exponent bias minus half's
   static double Load(Stored half) {
     const uint32_t sign = uint32_t{half & 0x8000U} << 16, size = half & 0x7fffU;
     if (size >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000 | (size & 1023) << 13);
@@ -21,7 +23,8 @@ struct Half {
     return std::ldexp(sign ? -static_cast<double>(size) : size, -24);
   }
   static Stored Save(double given) {
-    const auto value = static_cast<float>(given);  // PyTorch goes through float too
+    // Rounds to float first, as PyTorch does.
+    const auto value = static_cast<float>(given);
     const auto sign = static_cast<Stored>(std::signbit(value) << 15);
     const float size = std::fabs(value);
     if (std::isnan(value)) return sign | 0x7e00;

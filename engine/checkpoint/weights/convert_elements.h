@@ -1,4 +1,4 @@
-// Elements of one dtype become those of another.
+// Converts elements of one dtype to another.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace strata {
 
-/// Whether they can: the dtypes are equal, or both are floating.
+/// True if the dtypes are equal, or both are floating.
 bool CanConvert(DType from, DType to);
 
-/// Rounds to the nearest, to even where two are equally near, as PyTorch does; what is too large
-/// becomes infinite. REQUIRES: CanConvert().
+/// Rounds to nearest, ties to even, as PyTorch does; values that are too large become infinite.
+/// `target` gets `count` elements. REQUIRES: CanConvert(from, to).
 void ConvertElements(DType from, const void* source, DType to, void* target, int64_t count);
 
 }  // namespace strata

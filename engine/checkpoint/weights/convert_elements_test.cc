@@ -19,7 +19,8 @@ std::vector<To> Converted(DType from, const std::vector<From>& values, DType to)
   return result;
 }
 
-/// Every bit pattern: exact as float and double, and the same one back. NaNs stay NaNs.
+/// Every bit pattern of 16 bits must convert to float and double exactly, and back to itself. NaNs
+/// must stay NaNs.
 TEST(ConvertTest, SixteenBitsThereAndBack) {
   std::vector<uint16_t> all(65536);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);

@@ -1,4 +1,7 @@
-// Ours is a part of theirs, or holds several of theirs side by side.
+// Applies the rules of a map backwards. A rule says that our tensor is made from ranges of
+// published tensors; so each of our tensors contributes pieces to the published tensors, which are
+// collected by name and checked for completeness at the end. Tied tensors must be equal to the
+// tensor they are tied to, and are not written.
 #include "engine/checkpoint/weights/exported.h"
 
 #include <algorithm>
@@ -55,13 +58,14 @@ class Exporter {
   }
 
  private:
-  /// The tensor of this name, which pieces are still added to. A tied one is of its own.
+  /// The published tensor with this name, to which pieces are still added. A tied one is kept
+  /// separately.
   MappedTensor& Place(const std::string& name, const MapRule& rule, const SavedTensor& ours) {
     std::vector<MappedTensor>& tensors = rule.tied ? tied_ : all_;
     const auto known = places_.find(name);
     if (!rule.tied && known != places_.end()) return all_[known->second];
     if (!rule.tied) places_[name] = all_.size();
-    // Pieces are cut as theirs lies, so along the other dim where that is transposed.
+    // Pieces are cut in the published layout, so along the other dim if that is transposed.
     const int dim = rule.transpose ? 1 - rule.dim : rule.dim;
     MappedTensor& tensor =
         tensors.emplace_back(MappedTensor{name, {{}, ours.spec.dtype}, {}, dim, rule.transpose});
@@ -86,7 +90,7 @@ class Exporter {
 
   const MappedWeights& weights_;
   std::vector<MappedTensor> all_, tied_;
-  std::map<std::string, size_t> places_;  // in all_
+  std::map<std::string, size_t> places_;  // index in all_ by name
   std::vector<std::string> trouble_;
 };
 
@@ -114,7 +118,7 @@ bool MapAverage(const Checkpoint& source, MappedTensor& mapped) {
     const SavedTensor* average = source.manifest().Find(Str(piece.source->name, kAverage));
     if (!average || average->spec.shape != piece.source->spec.shape) return false;
     piece.source = average;
-    // Averages of 16-bit values may be in float32.
+    // The pieces must have one dtype; averages of 16-bit values may be in float32.
     if (average->spec.dtype != first->spec.dtype) return false;
   }
   if (!CanConvert(first->spec.dtype, mapped.spec.dtype)) return false;

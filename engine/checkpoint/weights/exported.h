@@ -1,4 +1,5 @@
-// Exported: the tensors of a published model, made of a save's: a map's rules backwards.
+// Exported: makes the tensors of a published model from those of a save, by the rules of a map
+// applied backwards.
 #pragma once
 
 #include <string_view>
@@ -8,16 +9,17 @@
 
 namespace strata {
 
-/// All that the published model has, for MappedWeights::Read(); moments are left out. Throws
-/// ConfigError that lists the tensors that the map has no place for, that cannot be cut evenly, or
-/// are parts of one that is not whole; and for those that should be tied and differ.
+/// All tensors of the published model, for MappedWeights::Read(); moments are left out. Throws
+/// ConfigError that lists the tensors for which the map has no rule, that cannot be cut evenly, or
+/// that are parts of a tensor which is not complete; and for tensors that should be tied but
+/// differ.
 std::vector<MappedTensor> Exported(const MappedWeights& weights);
 
-/// What names of averages end with, in the saves of a training with `ema`.
+/// The end of the names of moving averages, in saves of a training with `ema`.
 inline constexpr std::string_view kAverage = "#ema";
 
-/// The average of a tensor of `source` whose values were mapped so; false where a piece has none,
-/// and nothing is changed.
+/// Replaces the pieces of a mapped tensor by their moving averages. Returns false, and changes
+/// nothing, if a piece has no average.
 bool MapAverage(const Checkpoint& source, MappedTensor& mapped);
 
 }  // namespace strata

@@ -1,4 +1,8 @@
-// Both ways make a tensor of ranges of others, side by side along one dim.
+// A tensor of the job is made from ranges of the source's tensors, side by side along one dim, each
+// transposed if the rule says so. Find() looks up the rule and the sources and checks that the
+// pieces have the wanted shape. Read() reads a box directly if the tensor equals one source;
+// otherwise it assembles the whole tensor (Whole()) and copies the box from it. Elements are
+// converted to the wanted dtype at the end.
 #include "engine/checkpoint/weights/mapped_weights.h"
 
 #include <algorithm>
@@ -106,7 +110,7 @@ MappedWeights::Lookup MappedWeights::Find(const WantedTensor& wanted) const {
   return lookup;
 }
 
-/// " (theirs "h.0.ln.wight"; did you mean "h.0.ln.weight"?)"
+/// A hint for a missing source: " (theirs "h.0.ln.wight"; did you mean "h.0.ln.weight"?)".
 std::string MappedWeights::TheirsMissing(const std::string& name) const {
   std::vector<std::string> known;
   for (const auto& [own, saved] : tensors_) known.push_back(own);
@@ -145,7 +149,7 @@ void MappedWeights::CheckCopies(const std::vector<MappedTensor>& tensors) const 
   }
 }
 
-/// All of the tensor, in the sources' dtype.
+/// The whole tensor, in the dtype of its sources.
 std::vector<char> MappedWeights::Whole(const MappedTensor& tensor) const {
   const DType dtype = tensor.pieces[0].source->spec.dtype;
   const int64_t item = DTypeSize(dtype);

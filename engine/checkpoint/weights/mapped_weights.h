@@ -1,4 +1,4 @@
-// MappedWeights: tensors of a job, read from published weights or a save through a map.
+// MappedWeights: reads tensors of a job from published weights or a save, through a map.
 #pragma once
 
 #include <functional>
@@ -13,37 +13,39 @@
 
 namespace strata {
 
-/// A tensor that is asked for.
+/// A tensor of the job that is looked up in the source.
 struct WantedTensor {
   std::string name;
   TensorSpec spec;
-  bool may_miss = false;  ///< its initial value will do
+  bool may_miss = false;  ///< true if its initial value can be used instead
 };
 
 class MappedWeights {
  public:
-  /// `prefix`: what all names in the source begin with, and the map does not know ("model.");
-  /// tensors without it are left out. The checkpoint must outlive it.
+  /// `prefix` is the beginning of all names in the source that the map does not know ("model.");
+  /// tensors without it are ignored. The checkpoint must outlive this object.
   MappedWeights(const Checkpoint& source, WeightMap map, const std::string& prefix = "");
 
-  /// What the source has for a tensor of the job.
+  /// The result of looking up a tensor of the job.
   struct Lookup {
     enum class Kind { kFound, kMissing, kUnfit } kind;
-    MappedTensor tensor;              ///< kFound
-    std::string trouble;              ///< else, for people: "h.0.ln.weight (theirs ...)"
-    std::vector<std::string> theirs;  ///< the names in the source that it is made of, if there
+    MappedTensor tensor;  ///< if kFound
+    /// Otherwise a text for people: "h.0.ln.weight (theirs ...)".
+    std::string trouble;
+    /// The names of those of its sources that exist.
+    std::vector<std::string> theirs;
   };
   Lookup Find(const WantedTensor& wanted) const;
-  /// The names in the source that nobody uses, and that the map does not ignore.
+  /// The names in the source that are not in `used` and that the map does not ignore.
   std::vector<std::string> Unused(const std::set<std::string>& used) const;
-  /// Throws ConfigError where the map says that a tensor of the source is the same as one that
-  /// these are made of, and it is not. Reads both.
+  /// Throws ConfigError if the map says that a tensor of the source equals another one, from which
+  /// one of `tensors` is made, and the two differ. Reads both.
   void CheckCopies(const std::vector<MappedTensor>& tensors) const;
-  /// Reads a box of the tensor, in its own dtype, row-major. Takes the memory of one tensor beside.
-  /// Throws as Checkpoint::Read().
+  /// Reads a box of the tensor, in its own dtype, row-major. Needs memory for one whole tensor in
+  /// addition, unless the tensor equals its source. Throws as Checkpoint::Read() does.
   void Read(const MappedTensor& tensor, const Slice& box, void* to) const;
 
-  /// The source's tensors, but moments, by name without the prefix.
+  /// The source's tensors except moments, by name without the prefix.
   using Tensors = std::map<std::string, const SavedTensor*, std::less<>>;
   const Tensors& tensors() const { return tensors_; }
   const Checkpoint& source() const { return source_; }
@@ -52,7 +54,7 @@ class MappedWeights {
  private:
   std::string TheirsMissing(const std::string& name) const;
   const SavedTensor* Source(const std::vector<std::string>& names) const;
-  /// What names one that nobody can read; null = none.
+  /// The name among these of a tensor with an unknown dtype; null if there is none.
   const std::string* Foreign(const std::vector<std::string>& names) const;
   std::vector<char> Whole(const MappedTensor& tensor) const;
 
@@ -60,10 +62,11 @@ class MappedWeights {
   const WeightMap map_;
   const std::string prefix_;
   Tensors tensors_;
-  std::map<std::string, const ForeignTensor*, std::less<>> foreign_;  // likewise
+  std::map<std::string, const ForeignTensor*, std::less<>> foreign_;  // by name without the prefix
 };
 
-/// "3 tensors of the job are not there: a, b, c": at most ten of them by name. "" for none.
+/// A message with names: "3 tensors of the job are not there: a, b, c". Lists at most ten names. ""
+/// if there are none.
 std::string Listed(const std::string& what, const std::vector<std::string>& names);
 
 }  // namespace strata

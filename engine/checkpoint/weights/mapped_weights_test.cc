@@ -134,7 +134,7 @@ TEST_F(MappedWeightsTest, Operations) {
   EXPECT_THAT(Read(weights, "s", {}), ElementsAre(7));
 }
 
-/// What a rank of the model axis has of a tensor.
+/// Reads the boxes that a rank of the model axis holds of a tensor.
 TEST_F(MappedWeightsTest, Boxes) {
   const MappedWeights weights = With(
       {{"t", {4, 6}}}, Value::List{Rule("turned", "t", {{"transpose", true}}), Rule("t", "t")});
@@ -244,7 +244,7 @@ TEST_F(MappedWeightsTest, CountsThatNobodyUsesMayMiss) {
   EXPECT_THAT(found, SizeIs(1));
 }
 
-/// A file may have tensors of types that Strata does not know, as long as nobody takes them.
+/// A file may have tensors of unknown dtypes, as long as the job does not use them.
 TEST_F(MappedWeightsTest, UnknownTypesMatterWhereTheyAreTaken) {
   const std::string path = folder_.Inside("u.safetensors");
   SafetensorsWriter writer(

@@ -1,4 +1,5 @@
-// Optional parts are written out: a pattern is its few forms, tried in turn.
+// A pattern with optional parts is expanded into one form without brackets per choice of its parts;
+// the forms are tried in turn. A form is matched by backtracking.
 #include "engine/checkpoint/weights/name_pattern.h"
 
 #include <utility>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr size_t kMostForms = 16;
 
-/// The text with and without each part in brackets.
+/// The text with and without each part in brackets, in all combinations.
 std::vector<std::string> FormsOf(const std::string& text) {
   std::vector<std::string> forms = {""};
   size_t place = 0;
@@ -66,7 +67,7 @@ std::optional<NamePattern::Places> NamePattern::Match(std::string_view name) con
   return std::nullopt;
 }
 
-/// Tries for each place the longest text first.
+/// Matches the tokens from `next` on. For each place the longest text is tried first.
 bool NamePattern::MatchFrom(const Tokens& tokens, size_t next, std::string_view name,
                             Places& places) {
   if (next == tokens.size()) return name.empty();

@@ -1,5 +1,5 @@
-// NamePattern: names of tensors with places that vary, "h.{i}.ln_1.{name}", to be found in one
-// model's names and filled in for another's.
+// NamePattern: a pattern for names of tensors, such as "h.{i}.ln_1.{name}". Its variable places are
+// found in the names of one model and filled in for those of another.
 #pragma once
 
 #include <map>
@@ -10,22 +10,22 @@
 
 namespace strata {
 
-/// A pattern's text: `{i}` is any text without a dot, `{rest*}` any text, both at least one letter;
-/// `[model.]` may be there or not; all else is itself.
+/// A pattern's text: `{i}` is any text without a dot, `{rest*}` any text, both of at least one
+/// letter; `[model.]` is optional; everything else stands for itself.
 class NamePattern {
  public:
-  /// What the places hold, by name.
+  /// The text of each place, by the place's name.
   using Places = std::map<std::string, std::string, std::less<>>;
 
-  /// Throws ConfigError for brackets that do not fit, and more than four optional parts.
+  /// Throws ConfigError for unbalanced brackets, and for more than four optional parts.
   explicit NamePattern(std::string text);
 
   const std::string& text() const { return text_; }
-  /// What its places are in this name; none where it does not fit. A place that comes twice is the
-  /// same text both times.
+  /// The texts of the places in this name; none if the name does not match. A place that occurs
+  /// twice must be the same text both times.
   std::optional<Places> Match(std::string_view name) const;
-  /// The names with these places: first the one with all optional parts, then those with fewer.
-  /// Throws ConfigError for a place that is not given.
+  /// The names with these places filled in: first the one with all optional parts, then those with
+  /// fewer. Throws ConfigError for a place that is not given.
   std::vector<std::string> Fill(const Places& places) const;
 
  private:
@@ -38,7 +38,7 @@ class NamePattern {
   static bool MatchFrom(const Tokens& tokens, size_t next, std::string_view name, Places& places);
 
   std::string text_;
-  std::vector<Tokens> forms_;  // one for each choice of optional parts, most parts first
+  std::vector<Tokens> forms_;  // one per choice of optional parts, most parts first
 };
 
 }  // namespace strata

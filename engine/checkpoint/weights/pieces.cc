@@ -1,4 +1,4 @@
-// Shapes are looked at as the pieces lie: transposed where the rule says so.
+// Shapes are compared in the layout of the pieces: transposed if the rule says so.
 #include "engine/checkpoint/weights/pieces.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-/// The shape as the pieces lie: transposed where the rule says so. None where it cannot be.
+/// The shape in the layout of the pieces; none if it must be transposed and does not have two dims.
 std::optional<Shape> Turned(Shape shape, bool transpose) {
   if (!transpose) return shape;
   if (shape.size() != 2) return std::nullopt;
@@ -25,7 +25,8 @@ std::optional<Shape> Turned(Shape shape, bool transpose) {
 std::vector<char> Transposed(const std::vector<char>& matrix, int64_t rows, int64_t columns,
                              int64_t bytes) {
   std::vector<char> result(matrix.size());
-  constexpr int64_t kBlock = 32;  // both sides stay in the cache
+  // Small enough for rows of both matrices to stay in the cache.
+  constexpr int64_t kBlock = 32;
   for (int64_t row0 = 0; row0 < rows; row0 += kBlock) {
     for (int64_t column = 0; column < columns; ++column) {
       for (int64_t row = row0; row < std::min(rows, row0 + kBlock); ++row) {
@@ -59,13 +60,13 @@ std::string TroubleWithPieces(const MappedTensor& tensor, Shape& made) {
   return "";
 }
 
-/// The `part`-th of `parts` equal ranges of the source along the rule's dim; none where it cannot
-/// be cut so.
+/// Returns the `part`-th of `parts` equal ranges of the source along the rule's dim; none if the
+/// size is not divisible.
 std::optional<MappedTensor::Piece> PartOf(const SavedTensor& source, const MappedTensor& tensor,
                                           int part, int parts) {
   const auto shape = Turned(source.spec.shape, tensor.transpose);
   const auto dim = static_cast<size_t>(tensor.dim);
-  if (!shape) return MappedTensor::Piece{&source, 0, 0};  // TroubleWithPieces() says why not
+  if (!shape) return MappedTensor::Piece{&source, 0, 0};  // TroubleWithPieces() reports the error
   if (dim >= shape->size()) {
     return parts == 1 ? std::optional(MappedTensor::Piece{&source, 0, 1}) : std::nullopt;
   }

@@ -1,4 +1,4 @@
-// Pieces: a tensor made of ranges of others.
+// Pieces: describes a tensor that is made from ranges of other tensors.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace strata {
 
-/// A tensor made of others: pieces, each a range of a transposed or plain source along `dim`, side
-/// by side along `dim`.
+/// A tensor made from pieces that are side by side along `dim`. Each piece is a range along `dim`
+/// of a source, which is transposed first if `transpose` is set.
 struct MappedTensor {
   struct Piece {
     const SavedTensor* source = nullptr;
@@ -19,21 +19,24 @@ struct MappedTensor {
     int64_t size = 0;
   };
   std::string name;
-  TensorSpec spec;  ///< its dtype may be another than the sources', which then are converted
+  /// Its dtype may differ from the sources', which are then converted.
+  TensorSpec spec;
   std::vector<Piece> pieces;
   int dim = 0;
   bool transpose = false;
 };
 
-/// The `part`-th of `parts` equal ranges of the source along the tensor's dim; none where it cannot
-/// be cut so.
+/// Returns the `part`-th of `parts` equal ranges of the source along the tensor's dim; none if its
+/// size is not divisible by `parts`.
 std::optional<MappedTensor::Piece> PartOf(const SavedTensor& source, const MappedTensor& tensor,
                                           int part, int parts);
 
-/// The shape that the pieces make up; or why they make none, "" where they do.
+/// Sets `made` to the shape of the joined pieces and returns "", or returns the reason why they
+/// cannot be joined.
 std::string TroubleWithPieces(const MappedTensor& tensor, std::vector<int64_t>& made);
 
-/// Elements of `bytes` bytes each: (rows, columns) becomes (columns, rows).
+/// Transposes a matrix whose elements have `bytes` bytes each: (rows, columns) becomes (columns,
+/// rows).
 std::vector<char> Transposed(const std::vector<char>& matrix, int64_t rows, int64_t columns,
                              int64_t bytes);
 

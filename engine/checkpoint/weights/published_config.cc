@@ -1,5 +1,5 @@
-// Compares entry by entry. What config.json leaves out has the library's default, which is not
-// known here.
+// Compares config.json with the job's layers, entry by entry. An entry that config.json does not
+// have is skipped: it has a default of the library, which is not known here.
 #include "engine/checkpoint/weights/published_config.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kLargest = int64_t{16} << 20;
 constexpr size_t kDeepest = 20;
-const Value kNone = false;  // of "only"
+const Value kNone = false;  // the value of "only" that means: none
 
 Value Find(const Value& layers, const std::string& type, const std::string& name) {
   if (!layers.is_list()) return {};
@@ -30,14 +30,15 @@ Value Find(const Value& layers, const std::string& type, const std::string& name
   return {};
 }
 
-/// transformers 5 has what is said of rotary positions in an entry of its own.
+/// The value of a key in config.json. transformers 5 writes the keys for rotary positions into an
+/// entry of their own.
 Value Said(const Value& config, const std::string& key) {
   const Value& rope = config["rope_parameters"];
   if (config.Has(key) || !rope.is_map()) return config[key];
   return key == "rope_scaling" ? rope : rope[key];
 }
 
-/// What the job's layers have; none where they do not tell.
+/// The value that the job's layers have; none if they do not determine it.
 std::optional<Value> Own(const Value& entry, const Value& layers) {
   if (!entry.is_map()) return std::nullopt;
   if (entry.Has("only")) return entry["only"];
@@ -49,7 +50,7 @@ std::optional<Value> Own(const Value& entry, const Value& layers) {
   return std::nullopt;
 }
 
-/// Whether an entry counts: another one may turn it off.
+/// True if an entry is to be compared; another entry of config.json may turn it off.
 bool Counts(const Value& entry, const Value& config) {
   return !entry["if"].is_string() || config[entry["if"].as_string()] != Value(false);
 }
@@ -62,7 +63,8 @@ bool Agree(const Value& said, const Value& own) {
     return is_plain || said == kNone;
   }
   if (!said.is_number() || !own.is_number()) return said == own;
-  const double a = said.as_double(), b = own.as_double();  // a float32's may be written
+  // A number may have been written as a float32.
+  const double a = said.as_double(), b = own.as_double();
   return std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b));
 }
 

@@ -1,5 +1,6 @@
-// What config.json beside published weights says of a model and its tensors do not tell: heads,
-// rotary positions, epsilons. A map's config knows where a job's layers say it.
+// Compares a job's layers with the config.json beside published weights, for facts that tensors do
+// not show: heads, rotary positions, epsilons. The `config` of a map says which argument of which
+// layer belongs to an entry.
 #pragma once
 
 #include <string>
@@ -10,12 +11,12 @@
 
 namespace strata {
 
-/// "Type.name": an argument of the first layer of this type, in the layers (LayerSpec::ToValue())
-/// or inside them; null = none.
+/// The argument "Type.name" of the first layer of this type, in the layers (LayerSpec::ToValue())
+/// or inside them; null if there is none.
 Value ArgumentOf(const Value& layers, const std::string& argument);
 
-/// What config.json says otherwise than the job's layers, a line each; empty where the source is no
-/// folder with such a file, or the map knows nothing of it.
+/// The differences between config.json and the job's layers, one line each. Empty if the source is
+/// not a folder with such a file, or the map has no config.
 std::vector<std::string> ConfigNotes(const MappedWeights& weights,
                                      const std::vector<LayerSpec>& layers);
 

@@ -1,4 +1,4 @@
-// Lists of names, as JSON between ranks.
+// Lists of names, exchanged between ranks as JSON.
 #include "engine/checkpoint/weights/taking.h"
 
 #include <algorithm>
@@ -19,9 +19,9 @@ constexpr std::pair<const char*, std::vector<std::string> Taken::*> kLists[] = {
     {"used", &Taken::used},
     {"excepted", &Taken::excepted}};
 
-/// Whether a BatchNorm of the layer may use the count of its batches.
+/// True if a BatchNorm in the layer may use its count of batches, num_batches_tracked.
 bool UsesCount(const LayerSpec& layer) {
-  if (layer.scripted) return true;  // its script knows
+  if (layer.scripted) return true;  // its script may use the count
   const Value* momentum = layer.args.Find("momentum");
   return (momentum && momentum->is_null()) || std::ranges::any_of(layer.children, UsesCount);
 }

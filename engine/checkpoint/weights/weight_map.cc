@@ -1,4 +1,5 @@
-// Field tables say what a rule may hold, so that a wrong one is told as any wrong call is.
+// Field tables declare what a rule may contain, so a mistake in a rule gives the same kind of error
+// as one in any call.
 #include "engine/checkpoint/weights/weight_map.h"
 
 #include <utility>

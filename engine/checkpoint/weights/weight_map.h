@@ -1,9 +1,10 @@
-// WeightMap: how the tensors of a published model become those of a job's, and back: names by
-// patterns, layouts by a few operations. It is data: a table of rules,
+// WeightMap: the correspondence between the tensors of a published model and those of a job, in
+// both directions: names by patterns, layouts by a few operations. It is data: a table of rules,
 //
 //   {"h.{i}.attn.in_proj_weight", "[transformer.]h.{i}.attn.c_attn.weight", transpose=true}
 //
-// ours first, then theirs, which may be several. The first rule that fits a name holds.
+// with our name first, then theirs, which may be several. The first rule that matches a name is
+// used.
 #pragma once
 
 #include <functional>
@@ -18,42 +19,46 @@
 
 namespace strata {
 
-/// ours = part of (theirs, each transposed, side by side along dim).
+/// A rule: ours = a part of (theirs, each transposed, joined along dim).
 struct MapRule {
   NamePattern ours;
   std::vector<NamePattern> theirs;  ///< several are joined along `dim`
-  bool transpose = false;           ///< of two dims: theirs is the product's other factor
+  bool transpose = false;           ///< for a matrix whose two dims are swapped in theirs
   int dim = 0;
-  /// ours is the `part`-th of `parts` equal parts of theirs along `dim`.
+  /// Ours is the `part`-th of `parts` equal parts of theirs along `dim`.
   int part = 0;
   int parts = 1;
-  bool tied = false;  ///< theirs belongs to another rule; this is a second name of it
+  /// True if theirs belongs to another rule, and ours is a second name for it.
+  bool tied = false;
 };
 
 class WeightMap {
  public:
-  /// Gives the right side of a rule for one of our names: {"theirs", transpose=true}; null = none.
+  /// Returns the right side of a rule for one of our names: {"theirs", transpose=true}; null =
+  /// there is no rule.
   using Function = std::function<Value(const std::string& ours)>;
 
-  /// No map: names are the same.
+  /// Without a map: names are the same on both sides.
   WeightMap();
-  /// Reads a map: the name of a built-in one, a table of rules with `ignore` (a list of patterns of
-  /// theirs that nobody needs, and of {copy, of}: it is the same as another one) and `config`, or a
-  /// function of the script, which `call` calls. Null gives WeightMap(). Throws ConfigError: an
-  /// unknown name with the nearest, what is no rule.
+  /// Reads a map: the name of a built-in one, a table of rules with `ignore` and `config`, or a
+  /// function of the script, which `call` calls. `ignore` is a list of patterns of theirs that are
+  /// not needed, and of pairs {copy, of}: a copy is not needed because it equals another tensor.
+  /// Null gives WeightMap(). Throws ConfigError for an unknown name, with the nearest one, and for
+  /// an invalid rule.
   static WeightMap From(const Value& value, const std::function<Value(const Value::List&)>& call);
 
-  /// The rule for one of our names, with the names that theirs may have, each as patterns fill it.
+  /// The rule for one of our names. `theirs` has, for each of the rule's patterns, the names that
+  /// it can stand for.
   struct Found {
     MapRule rule;
     std::vector<std::vector<std::string>> theirs;
   };
   std::optional<Found> Find(const std::string& ours) const;
   bool Ignores(std::string_view theirs) const;
-  /// A tensor of theirs that nobody needs because it is the same as another one: the names that
-  /// this may have. None for others.
+  /// If a tensor of theirs is a copy of another one, the possible names of that other tensor;
+  /// otherwise none.
   std::optional<std::vector<std::string>> CopyOf(std::string_view theirs) const;
-  /// What config.json says of the model, for WritePublished(); null = nothing.
+  /// The content of config.json for the model, for WritePublished(); null if the map has none.
   const Value& config() const { return config_; }
   bool is_function() const { return static_cast<bool>(function_); }
 
@@ -62,7 +67,8 @@ class WeightMap {
 
   std::vector<MapRule> rules_;
   std::vector<NamePattern> ignored_;
-  std::vector<std::pair<NamePattern, NamePattern>> copies_;  // of these, the second has the same
+  // Pairs {copy, of}: the first equals the second.
+  std::vector<std::pair<NamePattern, NamePattern>> copies_;
   Value config_;
   Function function_;
 };

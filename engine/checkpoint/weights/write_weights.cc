@@ -1,4 +1,4 @@
-// Tensors are read and written one by one.
+// Writes mapped tensors. They are read and written one by one, so memory is needed for one tensor.
 #include "engine/checkpoint/weights/write_weights.h"
 
 #include <filesystem>
@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Calls `write` with a place beside `path`, which becomes `path` once all is written.
+/// Calls `write` with a temporary path beside `path`, and renames the result to `path` when it is
+/// complete.
 void WriteBeside(const std::string& path, const std::function<void(const std::string&)>& write) {
   const std::string beside = PlaceBeside(path);
   try {
@@ -47,7 +48,7 @@ void WriteFile(const MappedWeights& weights, const Tensors& tensors, const std::
   writer.Finish();
 }
 
-/// The tensors in their order, in groups of at most so many bytes, or of one tensor.
+/// The tensors in their order, in groups of at most `shard_bytes`, or of a single larger tensor.
 std::vector<Tensors> Shards(const std::vector<MappedTensor>& tensors, int64_t shard_bytes) {
   std::vector<Tensors> shards(1);
   int64_t bytes = 0;
@@ -68,7 +69,8 @@ std::string ShardName(size_t shard, size_t shards) {
                      : Printf("model-%05zu-of-%05zu.safetensors", shard + 1, shards);
 }
 
-/// An entry of a map's config (built_in_maps.cc), as config.json has it; null = it has none.
+/// The value in config.json of an entry of a map's config (built_in_maps.cc); null if it is not
+/// written.
 Value ConfigEntry(const Value& entry, const Value& job, const std::vector<MappedTensor>& tensors) {
   if (!entry.is_map()) return entry;
   if (entry.Has("layers") || entry.Has("only")) return {};

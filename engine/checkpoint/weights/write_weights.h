@@ -1,6 +1,6 @@
-// Writes mapped tensors as others read them: one safetensors file, or a folder as Hugging Face's
-// hub has it. Each is written beside its place, synced, and renamed: whatever is killed at whatever
-// moment, there is the whole of it or nothing.
+// Writes mapped tensors for other programs: one safetensors file, or a folder as on Hugging Face's
+// hub. The output is written under a temporary name, synced, and renamed. If the process is killed
+// at any moment, the output is complete or not there.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,16 @@
 
 namespace strata {
 
-/// Throws WorldError when the disk fails, a source is damaged, or something is at `path` already.
+/// Writes one safetensors file. Throws WorldError if the disk fails, a source is damaged, or
+/// something is already at `path`.
 void WriteWeights(const MappedWeights& weights, const std::vector<MappedTensor>& tensors,
                   const std::string& path);
 
-/// model.safetensors, or model-00001-of-00003.safetensors ... with model.safetensors.index.json
-/// where the tensors take more than `shard_bytes`; a tensor is never divided. And config.json,
-/// where the map knows what is in it and the source is a save (its job has what tensors do not
-/// tell). Returns the names of the files. Throws as WriteWeights().
+/// Writes the folder: model.safetensors, or model-00001-of-00003.safetensors ... with
+/// model.safetensors.index.json if the tensors take more than `shard_bytes` bytes; a tensor is
+/// never divided. Also config.json, if the map has a config and the source is a save, whose job has
+/// the facts that tensors do not show. Returns the names of the files. Throws as WriteWeights()
+/// does.
 std::vector<std::string> WritePublished(const MappedWeights& weights,
                                         const std::vector<MappedTensor>& tensors,
                                         const std::string& folder, int64_t shard_bytes);

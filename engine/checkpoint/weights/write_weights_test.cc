@@ -87,14 +87,14 @@ TEST_F(WriteWeightsTest, AFolderThatIsNotThereIsNamed) {
   }
 }
 
-/// A process that is killed while it writes leaves nothing under the name, and another can write
-/// it.
+/// A process that is killed while it writes must leave nothing under the name, and another process
+/// must be able to write it.
 TEST_F(WriteWeightsTest, KilledWhileItWrites) {
   const std::string out = folder_.Inside("out");
   const pid_t child = ::fork();
   if (child == 0) {
     ::signal(SIGXFSZ,
-             SIG_DFL);  // a file that grows beyond its limit kills, in the midst of a write
+             SIG_DFL);  // kills the process in the middle of a write beyond the size limit
     rlimit limit = {100, 100};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     WritePublished(*weights_, tensors_, out, 16);

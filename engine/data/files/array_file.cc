@@ -29,7 +29,7 @@ constexpr Bytes kZipEntry = "PK\x01\x02";
   throw WorldError(Str(where, ": ", what));
 }
 
-/// A little-endian number of `count` bytes at `at`.
+/// Reads a little-endian number of `count` bytes at `at`.
 uint64_t Little(Bytes bytes, size_t at, size_t count, const std::string& where) {
   if (at > bytes.size() || count > bytes.size() - at) Refuse(where, "the file is cut off");
   uint64_t value = 0;
@@ -37,7 +37,7 @@ uint64_t Little(Bytes bytes, size_t at, size_t count, const std::string& where) 
   return value;
 }
 
-/// Checks that the elements fill the bytes exactly.
+/// Makes an Array; throws WorldError unless the bytes are exactly those of the elements.
 Array Filled(std::string name, TensorSpec spec, Bytes bytes, Owner owner,
              const std::string& where) {
   if (spec.bytes() != static_cast<int64_t>(bytes.size())) {
@@ -48,8 +48,8 @@ Array Filled(std::string name, TensorSpec spec, Bytes bytes, Owner owner,
           std::move(owner)};
 }
 
-// .npy: the magic, the version, the header's length, a Python dict such as
-// {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, and the elements.
+// .npy: the magic, the version, the header's length, a Python dict such as {'descr': '<f4',
+// 'fortran_order': False, 'shape': (3, 4), }, and the elements.
 
 struct NpyType {
   const char* name;
@@ -60,7 +60,7 @@ constexpr NpyType kNpyTypes[] = {
     {"<i8", DType::kInt64},   {"<i4", DType::kInt32},   {"<i2", DType::kInt16},
     {"|i1", DType::kInt8},    {"|u1", DType::kUInt8},   {"|b1", DType::kBool}};
 
-/// What stands behind 'KEY': in the dict, up to `end`.
+/// The text behind 'KEY': in the dict, up to the character `end`.
 Bytes DictEntry(Bytes dict, const char* key, char end, const std::string& where) {
   const std::string quoted = Str("'", key, "':");
   const size_t at = dict.find(quoted);
@@ -90,7 +90,7 @@ TensorSpec NpySpec(Bytes dict, const std::string& where) {
     Refuse(where, "the array lies in Fortran's order; save numpy.ascontiguousarray(x)");
   }
   TensorSpec spec = {NpyShape(DictEntry(dict, "shape", ')', where), where), DType::kFloat32};
-  if (descr.size() > 2) descr = descr.substr(1, descr.size() - 2);  // its quotes
+  if (descr.size() > 2) descr = descr.substr(1, descr.size() - 2);  // without its quotes
   std::vector<std::string> known;
   for (const NpyType& type : kNpyTypes) {
     if (descr == type.name) {
@@ -115,15 +115,17 @@ Array ReadNpy(std::string name, Bytes bytes, Owner owner, const std::string& whe
                 where);
 }
 
-// .npz: a ZIP archive of .npy files. Its directory, at the end, is what counts.
+// .npz: a ZIP archive of .npy files. Its members are listed in the directory at the end of the
+// file.
 
 struct ZipMember {
   std::string name;
-  Bytes bytes;  // as they are in the file
+  Bytes bytes;  // as stored in the file, perhaps compressed
   uint64_t method = 0, size = 0;
 };
 
-/// The size of a member, which in a large archive stands in the extra field 1.
+/// A size of a directory entry. In a large archive it is 0xffffffff, and the real number is in the
+/// extra field with id 1; `place` is the offset there, and is advanced.
 uint64_t ZipSize(uint64_t size, Bytes extra, size_t& place, const std::string& where) {
   if (size != 0xffffffff) return size;
   for (size_t at = 0; at + 4 <= extra.size();) {
@@ -137,7 +139,7 @@ uint64_t ZipSize(uint64_t size, Bytes extra, size_t& place, const std::string& w
   Refuse(where, "the archive's directory is broken");
 }
 
-/// Reads the entry of the directory at `at`, and moves `at` behind it.
+/// Reads the directory entry at `at`, and moves `at` behind it.
 ZipMember NextMember(Bytes file, size_t& at, const std::string& where) {
   if (file.substr(std::min(at, file.size()), 4) != kZipEntry) {
     Refuse(where, "the archive's directory is broken");
@@ -154,7 +156,8 @@ ZipMember NextMember(Bytes file, size_t& at, const std::string& where) {
   member.size = ZipSize(Little(file, at + 24, 4, where), extra, place, where);
   const uint64_t stored = ZipSize(Little(file, at + 20, 4, where), extra, place, where);
   const uint64_t local = ZipSize(Little(file, at + 42, 4, where), extra, place, where);
-  // The member's own header has names and extras of its own length.
+  // The member's local header repeats the name, and its extra field may have another length than
+  // the one in the directory.
   if (local > file.size()) Refuse(where, "the archive's directory is broken");
   const uint64_t begin =
       local + 30 + Little(file, local + 26, 2, where) + Little(file, local + 28, 2, where);
@@ -185,7 +188,7 @@ std::vector<Array> ReadNpz(Bytes bytes, const Owner& owner, const std::string& p
   const uint64_t count = Little(bytes, end + 10, 2, path);
   size_t at = Little(bytes, end + 16, 4, path);
   if (at == 0xffffffff || count == 0xffff) {
-    // Beyond 4 GiB, the locator in front of the end leads to the large one.
+    // In an archive beyond 4 GiB the locator before the end record points to the large end record.
     if (end < 20) Refuse(path, "the archive's end is broken");
     const uint64_t large = Little(bytes, end - 20 + 8, 8, path);
     at = Little(bytes, std::min<uint64_t>(large, bytes.size()) + 48, 8, path);
@@ -197,8 +200,8 @@ std::vector<Array> ReadNpz(Bytes bytes, const Owner& owner, const std::string& p
   return arrays;
 }
 
-// IDX: two zeros, the type, the number of dims, the dims and the elements, big-endian. Bytes only:
-// MNIST has no others.
+// IDX: two zeros, the type, the number of dims, the dims and the elements, big-endian. Only bytes
+// are read, since MNIST has nothing else.
 
 Array ReadIdx(Bytes bytes, Owner owner, const std::string& path) {
   if (bytes[2] != 8) Refuse(path, "expected an IDX file of bytes (type 8)");
@@ -281,7 +284,8 @@ std::string NpyHeader(const TensorSpec& spec, size_t least) {
   if (spec.shape.size() == 1) shape += ",";
   std::string dict =
       Str("{'descr': '", type, "', 'fortran_order': False, 'shape': (", shape, "), }");
-  // NumPy aligns the elements to 64 bytes with spaces and a newline.
+  // As NumPy does, pad the header with spaces and a newline, so that the elements are aligned to 64
+  // bytes.
   constexpr size_t kAligned = 64, kBefore = 10;
   const size_t bytes = std::max(kBefore + dict.size() + 1, least);
   dict.resize((bytes + kAligned - 1) / kAligned * kAligned - kBefore - 1, ' ');

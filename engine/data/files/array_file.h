@@ -1,5 +1,5 @@
-// Arrays in files: .npy and .npz (NumPy), .safetensors, and IDX (MNIST). Nothing is copied where
-// the file holds the bytes as they are: they stay mapped.
+// Arrays in files: .npy and .npz (NumPy), .safetensors, and IDX (MNIST). If the file holds the
+// elements uncompressed, they are not copied: the file stays mapped.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,27 @@ namespace strata::data {
 
 /// An array in row-major order. Copies share its bytes.
 struct Array {
-  std::string name;  ///< "" in a file of one array
+  std::string name;  ///< "" if the file has a single array
   TensorSpec spec;
   const std::byte* bytes = nullptr;
-  std::shared_ptr<const void> owner;  ///< of the bytes: a mapped file, or a string
+  /// Keeps the bytes alive: a mapped file, or a string.
+  std::shared_ptr<const void> owner;
 };
 
-/// All arrays of a file, by its content: magic bytes, not the name's end, tell the format. Throws
-/// WorldError that names the file, the array and what is wrong, for files that are cut off or no
-/// such file, for dtypes that Strata lacks, for big-endian numbers and Fortran's order.
+/// All arrays of a file. The format is determined by the content, not by the name. Throws
+/// WorldError that names the file, the array and the reason: for files that are cut off or of
+/// another format, for dtypes that Strata lacks, for big-endian numbers, and for Fortran's order.
 std::vector<Array> ReadArrays(const std::string& path);
-/// The only array of a file.
+/// The only array of a file. Throws WorldError if there are several.
 Array ReadArray(const std::string& path);
-/// The array of this name. The error names the nearest one.
+/// The array with this name. Throws WorldError with the nearest name if there is none.
 Array ReadArray(const std::string& path, const std::string& name);
 
-/// The header of a .npy file of this array; its bytes follow. At least `least` bytes long, where
-/// one is left room before the shape is known.
+/// The header of a .npy file for an array with this spec; the elements follow it. It is at least
+/// `least` bytes long, so that a caller can reserve room for it before the shape is known.
 std::string NpyHeader(const TensorSpec& spec, size_t least = 0);
-/// Writes a .npy file, or, with names, a .safetensors file, which replaces one that is there.
-/// Throws WorldError with the path.
+/// Writes a .npy file for one array without a name, otherwise a .safetensors file. Replaces a file
+/// that exists, at once, after everything is written. Throws WorldError with the path.
 void WriteArrays(const std::string& path, const std::vector<Array>& arrays);
 
 }  // namespace strata::data

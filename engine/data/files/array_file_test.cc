@@ -1,4 +1,4 @@
-// Arrays that NumPy wrote (testdata/make_data.py), and files that nobody should write.
+// Tests arrays that NumPy wrote (testdata/make_data.py), and damaged files.
 #include "engine/data/files/array_file.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,8 @@ TEST_F(ArrayFileTest, RefusesWhatItWouldReadWrongly) {
               AllOf(HasSubstr("no array \"z\""), HasSubstr("x, y")));
 }
 
-/// A file that is cut off anywhere is an error that names it, and nothing is read behind its end.
+/// A file that is cut off anywhere must give an error that names it; nothing may be read beyond its
+/// end.
 TEST_F(ArrayFileTest, FilesThatAreCutOffAreNamed) {
   for (const char* name : {"floats.npy", "stored.npz", "deflated.npz", "labels.idx.gz"}) {
     const std::string whole = Content(TestData(name));
@@ -69,7 +70,7 @@ TEST_F(ArrayFileTest, FilesThatAreCutOffAreNamed) {
   }
 }
 
-/// What is flipped in a header is an error, or gives an array that lies within the file.
+/// A flipped bit in a header must give an error, or an array that lies within the file.
 TEST_F(ArrayFileTest, FlippedBytesHarmNothing) {
   for (const char* name : {"floats.npy", "stored.npz", "deflated.npz"}) {
     const std::string whole = Content(TestData(name));
@@ -94,7 +95,7 @@ TEST_F(ArrayFileTest, WritesWhatItReads) {
   const Array floats = ReadArray(TestData("floats.npy"));
   const std::string path = (folder_ / "again.npy").string();
   WriteArrays(path, {floats});
-  EXPECT_EQ(Content(path), Content(TestData("floats.npy")));  // NumPy's bytes
+  EXPECT_EQ(Content(path), Content(TestData("floats.npy")));  // the same bytes as NumPy's
   Array named = floats;
   named.name = "weights";
   const std::string tensors = (folder_ / "again.safetensors").string();

@@ -7,7 +7,8 @@ namespace strata::data {
 
 CsvReader::CsvReader(std::string_view text, char separator, std::string path)
     : text_(text), separator_(separator), path_(std::move(path)) {
-  if (text_.starts_with("\xef\xbb\xbf")) at_ = line_begin_ = 3;  // the mark that Excel writes
+  // Skips the byte order mark that Excel writes.
+  if (text_.starts_with("\xef\xbb\xbf")) at_ = line_begin_ = 3;
 }
 
 std::string CsvReader::Where() const { return Str(path_, ":", row_line_); }
@@ -36,7 +37,7 @@ bool CsvReader::Next(std::vector<CsvCell>& row) {
   }
 }
 
-/// Leaves at_ at the separator, the newline or the end.
+/// Reads a cell; leaves at_ at the separator, the newline or the end.
 void CsvReader::ReadCell(CsvCell& cell) {
   cell.column = static_cast<int>(at_ - line_begin_) + 1;
   if (at_ < text_.size() && text_[at_] == '"') return ReadQuoted(cell);

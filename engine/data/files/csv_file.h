@@ -1,4 +1,4 @@
-// Tables in text: RFC 4180, with other separators.
+// Reads tables in text form: CSV by RFC 4180, also with other separators.
 #pragma once
 
 #include <string>
@@ -7,22 +7,22 @@
 
 namespace strata::data {
 
-/// A cell as text, and where it begins.
+/// The text of a cell, and where it begins in its line.
 struct CsvCell {
   std::string text;
   int column = 1;  ///< counted from 1, in bytes
 };
 
-/// Reads rows one by one. Cells may be in double quotes, may then hold separators, newlines and
-/// doubled quotes. Lines end in \n or \r\n; empty ones are left out.
+/// Reads rows one by one. A cell may be in double quotes; it may then contain separators, newlines
+/// and doubled quotes. Lines end in \n or \r\n; empty lines are skipped.
 class CsvReader {
  public:
-  /// `text` must outlive the reader. `path` is for errors.
+  /// `text` must outlive the reader. `path` is used in errors.
   CsvReader(std::string_view text, char separator, std::string path);
-  /// The next row; false at the end. Throws WorldError "PATH:LINE:COLUMN: ..." for quotes that do
-  /// not close, text behind a closed quote, and bytes of zero.
+  /// Reads the next row; false at the end. Throws WorldError "PATH:LINE:COLUMN: ..." for a quote
+  /// that is not closed, text behind a closed quote, and zero bytes.
   bool Next(std::vector<CsvCell>& row);
-  /// "PATH:LINE", of the row's first line.
+  /// "PATH:LINE" of the row's first line.
   std::string Where() const;
 
  private:
@@ -35,12 +35,11 @@ class CsvReader {
   const std::string path_;
   size_t at_ = 0;
   size_t line_begin_ = 0;
-  int line_ = 1;      // of at_
-  int row_line_ = 1;  // of the row's begin
+  int line_ = 1;      // line number of at_
+  int row_line_ = 1;  // line number at which the row begins
 };
 
-/// The text as a field that CsvReader reads back, RFC 4180: within quotes where it holds what
-/// separates fields or lines.
+/// Quotes a text, if needed, so that CsvReader reads it back with the separator ','.
 std::string CsvField(const std::string& text);
 
 }  // namespace strata::data

@@ -1,4 +1,5 @@
-// How many images a core decodes: `strata train` decodes as many on each worker.
+// Measures how many images per second a core decodes. Each worker of `strata train` decodes as
+// many.
 //   tools/bazel run -c opt //engine/data:decode_benchmark -- FOLDER SIZE [SECONDS]
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +22,7 @@ int main(int argc, char** argv) {
   const int size = std::atoi(argv[2]);
   const double most = argc > 3 ? std::atof(argv[3]) : 3;
   std::vector<float> planes(3 * static_cast<size_t>(size) * static_cast<size_t>(size));
-  // The processor's time: a busy machine takes nothing from the figure.
+  // Processor time, so that other processes on the machine do not affect the result.
   const std::clock_t begin = std::clock();
   const auto seconds = [&] { return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC; };
   long count = 0;

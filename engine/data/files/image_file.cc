@@ -1,6 +1,6 @@
 #include "engine/data/files/image_file.h"
 
-// jpeglib.h needs these two before it.
+// jpeglib.h needs these two headers before it.
 #include <jpeglib.h>
 #include <png.h>
 #include <zlib.h>
@@ -22,8 +22,9 @@ namespace {
   throw WorldError(Str(path, ": ", what));
 }
 
-/// More are taken for a broken header, whose memory nobody should have to have: no file can hold
-/// more than a PNG of 8 pixels a byte, which deflate makes 1,032 times smaller. (JPEG: 512.)
+/// The most pixels that a file of this size can hold; a header that announces more is damaged and
+/// would make us allocate too much memory. The densest format is a PNG with 8 pixels per byte,
+/// which deflate compresses 1,032 times. (JPEG reaches 512 pixels per byte.)
 int64_t MostPixels(std::string_view bytes) {
   constexpr int64_t kMost = int64_t{1} << 28, kMostOfAByte = 8 * 1032;
   return std::min(kMost, std::ssize(bytes) * kMostOfAByte);
@@ -35,8 +36,8 @@ int64_t MostPixels(std::string_view bytes) {
                    " bytes"));
 }
 
-// Both libraries leave by longjmp() or by their error functions, which must not return. No object
-// with a destructor may live in a frame that is left so.
+// Both libraries report errors through functions that must not return, so these use longjmp(). No
+// object with a destructor may live in a stack frame that the jump skips.
 
 struct JpegErrors {
   jpeg_error_mgr manager;
@@ -50,7 +51,8 @@ void LeaveJpeg(j_common_ptr jpeg) {
   longjmp(errors->leave, 1);
 }
 
-/// A warning means broken data: the library would go on with grey pixels.
+/// Treats a warning as an error. It means damaged data, which the library would replace by grey
+/// pixels.
 void RefuseWarning(j_common_ptr jpeg, int level) {
   if (level < 0) LeaveJpeg(jpeg);
 }
@@ -62,7 +64,7 @@ struct JpegTask {
   Image* image;
 };
 
-/// The largest saving that leaves both sides `least` pixels.
+/// The smallest scale, in eighths, at which both sides keep at least `least` pixels.
 unsigned ScaleOf(const jpeg_decompress_struct& jpeg, int least) {
   const auto side = static_cast<int>(std::min(jpeg.image_height, jpeg.image_width));
   unsigned scale = 8;
@@ -70,7 +72,8 @@ unsigned ScaleOf(const jpeg_decompress_struct& jpeg, int least) {
   return scale;
 }
 
-/// Everything between the library's start and its end; false where the size is too much.
+/// Decodes everything between creating and destroying the decompressor. Returns false if the image
+/// has too many pixels.
 bool ReadJpeg(jpeg_decompress_struct& jpeg, const JpegTask& task) {
   jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(task.bytes.data()), task.bytes.size());
   jpeg_read_header(&jpeg, TRUE);
@@ -94,7 +97,7 @@ bool ReadJpeg(jpeg_decompress_struct& jpeg, const JpegTask& task) {
   return true;
 }
 
-/// Printers' four inks, which such files hold inverted, as red, green, blue or grey.
+/// Converts CMYK, which such files store inverted, to red, green and blue, or to grey.
 void ConvertFromInks(Image& image, int channels) {
   uint8_t* to = image.pixels.data();
   for (size_t at = 0; at + 4 <= image.pixels.size(); at += 4) {
@@ -137,10 +140,11 @@ uint32_t BigAt(std::string_view bytes, size_t at) {
   return value;
 }
 
-/// Checks the sums of all parts that make the picture, up to its end: libpng stops reading behind
-/// the last row.
+/// Verifies the checksums of all chunks that contribute pixels, up to IEND. libpng does not check
+/// what follows the last row.
 void CheckPngParts(std::string_view bytes, const std::string& path) {
-  constexpr size_t kMagic = 8, kAround = 12;  // length, name and sum of a part
+  // Bytes of the length, name and checksum of a chunk.
+  constexpr size_t kMagic = 8, kAround = 12;
   for (size_t at = kMagic;;) {
     const size_t left = bytes.size() - at;
     const size_t length = left >= kAround ? BigAt(bytes, at) : 0;
@@ -168,7 +172,7 @@ void LeavePng(png_structp png, png_const_charp text) {
   longjmp(errors->leave, 1);
 }
 
-/// Warnings are about parts that make no pixels.
+/// Warnings of libpng concern chunks that contribute no pixels.
 void IgnoreWarning(png_structp, png_const_charp) {}
 
 struct PngTask {
@@ -185,8 +189,9 @@ void GivePngBytes(png_structp png, png_bytep to, size_t count) {
   task->at += count;
 }
 
-/// Asks for 8 bits, without alpha: grey or colour as the file has it, but colour where three
-/// channels are wanted. Nothing is asked of gamma, so that the values are those of the file.
+/// Asks libpng for 8 bits per channel without alpha. The image is grey or colour as in the file,
+/// but always colour if three channels are wanted. Gamma is not corrected, so the values are those
+/// of the file.
 int ChoosePngChannels(png_structp png, png_infop info, int channels) {
   png_set_expand(png);
   png_set_strip_16(png);
@@ -196,7 +201,8 @@ int ChoosePngChannels(png_structp png, png_infop info, int channels) {
   return is_grey ? channels : 3;
 }
 
-/// Everything between the library's start and its end; false where the size is too much.
+/// Decodes everything between creating and destroying the reader. Returns false if the image has
+/// too many pixels.
 bool ReadPng(png_structp png, png_infop info, PngTask& task) {
   png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_set_read_fn(png, &task, GivePngBytes);
@@ -219,7 +225,7 @@ bool ReadPng(png_structp png, png_infop info, PngTask& task) {
   return true;
 }
 
-/// Red, green and blue as grey, with Pillow's rounding.
+/// Converts red, green and blue to grey with Pillow's weights and rounding.
 void ConvertToGrey(Image& image) {
   uint8_t* to = image.pixels.data();
   for (size_t at = 0; at + 3 <= image.pixels.size(); at += 3) {

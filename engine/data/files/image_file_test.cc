@@ -1,4 +1,4 @@
-// Images as Pillow reads and resizes them (testdata/make_data.py).
+// Compares decoded and resized images with Pillow's (testdata/make_data.py).
 #include "engine/data/files/image_file.h"
 
 #include <gmock/gmock.h>
@@ -89,7 +89,7 @@ std::string PngPart(const std::string& name, const std::string& content) {
   return Big(static_cast<uint32_t>(content.size())) + part + Big(static_cast<uint32_t>(sum));
 }
 
-/// A PNG of one row. `more` are parts in front of its pixels.
+/// A PNG of one row. `more` are chunks before its pixels.
 struct Row {
   int width;
   char bits;
@@ -160,12 +160,11 @@ TEST(DecodeImage, PngsOfAllKindsAreAsPillowConvertsThem) {
   }
   const std::string key = PngPart("tRNS", std::string("\0\x64", 2));
   EXPECT_THAT(PixelsOf({1, 8, kGrey, "\x64", key}), ElementsAre(100, 100, 100));
-  // An interlaced row of one pixel is its first pass.
+  // For one pixel, the first pass of interlacing is the whole row.
   EXPECT_THAT(PixelsOf({1, 8, kColour, "\xc8\x64\x32", "", true}), ElementsAre(200, 100, 50));
 }
 
-/// As torchvision's ImageFolder reads them: a camera's note that the picture is to be turned by 90
-/// degrees changes nothing.
+/// As in torchvision's ImageFolder, the EXIF orientation (here: turn by 90 degrees) is ignored.
 TEST(DecodeImage, OrientationInExifIsIgnored) {
   const std::string turned("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 26);
   const auto expect_same = [](const std::string& name, size_t at, const std::string& part) {
@@ -184,7 +183,7 @@ TEST(DecodeImage, OrientationInExifIsIgnored) {
   expect_same("picture.png", 33, PngPart("eXIf", turned));  // behind IHDR
 }
 
-/// Files that are cut off anywhere are errors with their name.
+/// Files that are cut off anywhere must give an error with their name.
 TEST(DecodeImage, FilesThatAreCutOffAreNamed) {
   for (const char* name : {"picture.png", "picture.jpg", "grey.jpg", "palette.png"}) {
     const std::string whole = Content(TestData(name));
@@ -196,7 +195,7 @@ TEST(DecodeImage, FilesThatAreCutOffAreNamed) {
   }
 }
 
-/// libpng alone takes files whose last sums are wrong.
+/// libpng alone would accept files whose last checksums are wrong.
 TEST(DecodeImage, APngWithAnyBitWrongIsNamed) {
   for (const char* name : {"picture.png", "palette.png"}) {
     const std::string whole = Content(TestData(name));
@@ -210,7 +209,7 @@ TEST(DecodeImage, APngWithAnyBitWrongIsNamed) {
   }
 }
 
-/// A header may ask for a GB that the file cannot hold.
+/// A header may announce an image of a GB that the file cannot hold.
 TEST(DecodeImage, SizesThatCannotBeAreRefused) {
   const auto expect_refused = [](std::string content, size_t at, std::string_view header) {
     content.replace(at, header.size(), header);
@@ -219,7 +218,7 @@ TEST(DecodeImage, SizesThatCannotBeAreRefused) {
   };
   const std::string jpeg = Content(TestData("picture.jpg"));
   expect_refused(jpeg, jpeg.find("\xff\xc0") + 5, {"\x30\0\x3d\0", 4});
-  // Width, height, five bytes of the kind, and the sum of the part.
+  // Width, height, five bytes of the format, and the checksum of the chunk.
   expect_refused(Content(TestData("picture.png")), 16,
                  {"\0\0\x3d\0\0\0\x30\0\x08\x02\0\0\0\xff\x74\x48\x0c", 17});
 }

@@ -11,9 +11,9 @@ namespace strata::data {
 namespace {
 
 constexpr int kGzip = 15 + 16;  // the largest window, with gzip's header
-constexpr int kRaw = -15;       // without any header
+constexpr int kRaw = -15;       // the largest window, without any header
 
-/// zlib's stream, which ends itself.
+/// zlib's inflate stream; the destructor closes it.
 class Stream {
  public:
   Stream(std::string_view bytes, int window, size_t piece) : piece_(piece) {
@@ -25,8 +25,8 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Inflates up to `count` bytes; gives how many, which may be fewer anywhere. 0 at the end, or
-  /// where the bytes are broken.
+  /// Inflates up to `count` bytes and returns how many it wrote, which may be fewer at any time. 0
+  /// at the end of the stream, or if the data is broken.
   size_t Read(char* to, size_t count) {
     const size_t most = std::min(count, piece_);
     stream_.next_out = reinterpret_cast<Bytef*>(to);
@@ -50,7 +50,7 @@ class Stream {
 
   const size_t piece_;
   z_stream stream_{};
-  size_t left_ = 0;  // bytes that zlib was not told of
+  size_t left_ = 0;  // bytes that zlib has not been given yet
   int status_ = Z_OK;
 };
 
@@ -64,7 +64,7 @@ std::string InflateGzip(std::string_view bytes, const std::string& path, size_t 
   std::string content;
   size_t size = 0;
   for (;;) {
-    // Memory grows with what is there, whatever the file says of itself.
+    // Memory grows with the data that is really there, whatever size the file claims.
     content.resize(std::max<size_t>(1 << 16, 2 * size));
     const size_t more = stream.Read(content.data() + size, content.size() - size);
     size += more;
@@ -85,7 +85,7 @@ std::string InflateGzip(std::string_view bytes, const std::string& path, size_t 
 }
 
 std::string InflateRaw(std::string_view bytes, const std::string& path, size_t size) {
-  // Deflate makes at most 1,032 bytes of one.
+  // Deflate produces at most 1,032 bytes per byte.
   if (size / 1032 > bytes.size()) {
     throw WorldError(Str(path, ": ", bytes.size(), " compressed bytes cannot hold ", size));
   }

@@ -1,4 +1,4 @@
-// Content of .gz files, however much of it zlib takes and gives at a time.
+// Tests the content of .gz files for all sizes of pieces that zlib gets and returns.
 #include "engine/data/files/inflate.h"
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ TEST(Inflate, WhatIsCutOffIsRefusedWhereverPiecesEnd) {
                   HasSubstr("a.gz: the gzip data is broken or cut off"));
     }
     std::string wrong = bytes;
-    wrong[wrong.size() - 6] ^= 1;  // of the checksum
+    wrong[wrong.size() - 6] ^= 1;  // a byte of the checksum
     EXPECT_THAT(ErrorOf([&] { data::InflateGzip(wrong, "a.gz", kMost, piece); }),
                 HasSubstr("is broken or cut off"));
     EXPECT_THAT(ErrorOf([&] { data::InflateGzip(bytes, "a.gz", 5000, piece); }),

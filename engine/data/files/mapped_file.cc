@@ -11,7 +11,7 @@ MappedFile::MappedFile(const std::string& path, std::string_view expected) : pat
   const InputFile file(path, expected);
   size_ = static_cast<size_t>(file.size());
   if (size_ == 0) return;
-  // Private: who writes to a page gets a page of its own, and the file stays as it is.
+  // The mapping is private: a write to a page copies the page, and the file does not change.
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd(), 0);
   if (memory == MAP_FAILED) ThrowErrno(Str("cannot map ", path));
   bytes_ = static_cast<const std::byte*>(memory);

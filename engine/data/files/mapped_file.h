@@ -1,4 +1,4 @@
-// MappedFile: a file's bytes without reading them.
+// MappedFile: a file mapped into memory.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace strata::data {
 
-/// A regular file that is mapped into memory for as long as the object lives. Pages come when they
-/// are read, and the system may take them back. Nobody may make the file shorter meanwhile.
+/// A regular file that is mapped into memory as long as the object lives. Pages are read when they
+/// are used, and the system may drop them again. The file must not become shorter meanwhile.
 class MappedFile {
  public:
   /// Throws WorldError as InputFile does.
@@ -18,7 +18,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  /// Tells the system that pages around those that are read will not be needed.
+  /// Tells the system not to read ahead around the pages that are used.
   void ExpectRandomReads() const;
 
   const std::string& path() const { return path_; }

@@ -1,4 +1,4 @@
-// ProtobufReader: the fields of a message in protobuf's wire format, without its schema.
+// ProtobufReader: reads the fields of a message in protobuf's wire format, without a schema.
 #pragma once
 
 #include <cstdint>
@@ -6,20 +6,20 @@
 
 namespace strata::data {
 
-/// One field as it lies in the file. What it means, its number says.
+/// One field as it is in the file. The caller interprets it by its number.
 struct ProtobufField {
   int number = 0;
-  uint64_t value = 0;      // of a varint, or the bits of a fixed 32 or 64
-  std::string_view bytes;  // of a text, bytes or a message
+  uint64_t value = 0;      // of a varint, or the bits of a fixed32 or fixed64
+  std::string_view bytes;  // of a string, bytes or a nested message
 
-  /// A fixed 32 as the float that it is.
+  /// Interprets a fixed32 as a float.
   float AsFloat() const;
 };
 
 class ProtobufReader {
  public:
   explicit ProtobufReader(std::string_view message) : rest_(message) {}
-  /// The next field in `field`; false at the end. Throws ConfigError for bytes that are no message.
+  /// Reads the next field; false at the end. Throws ConfigError for bytes that are not a message.
   bool Next(ProtobufField& field);
 
  private:

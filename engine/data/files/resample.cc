@@ -1,3 +1,7 @@
+// A Taps object holds, for each new pixel along one dim, the old pixels that it covers and their
+// weights. Resample() applies the taps of both dims one after the other: first along the rows, for
+// those rows that the vertical taps use, then along the columns. The cost is proportional to the
+// pixels times the sum of both taps' lengths, not their product.
 #include "engine/data/files/resample.h"
 
 #include <algorithm>
@@ -29,7 +33,7 @@ Taps::Taps(int from, float begin, float extent, int size) : from_(from) {
 
 void Resample(const float* plane, const Taps& down, const Taps& across, float* out) {
   const auto width = static_cast<size_t>(across.from()), new_width = across.taps().size();
-  // Along rows first, and only the rows that are needed.
+  // Resample along the rows first, and only the rows that are needed.
   const int first = down.taps().front().first;
   const int last = down.taps().back().first + static_cast<int>(down.taps().back().weights.size());
   std::vector<float> rows(static_cast<size_t>(last - first) * new_width);

@@ -1,21 +1,22 @@
-// Resampling of one plane of pixels.
+// Resamples one plane of pixels.
 #pragma once
 
 #include <vector>
 
 namespace strata::data {
 
-/// Which pixels along one dim each new pixel is made of, and their weights.
+/// The old pixels that each new pixel along one dim is made from, and their weights.
 class Taps {
  public:
-  /// `size` new pixels cover the `extent` of `from` pixels that begins at `begin`. Each is a
-  /// triangle over those it covers, at least two pixels wide, so that nothing is left out where
-  /// the image gets smaller (Pillow's BILINEAR).
+  /// `size` new pixels cover `extent` of the `from` old pixels, beginning at `begin` (in old
+  /// pixels). Each new pixel is a mean weighted by a triangle over the pixels it covers, at least
+  /// two pixels wide, so that shrinking an image does not skip pixels (Pillow's BILINEAR).
   Taps(int from, float begin, float extent, int size);
 
   struct Tap {
     int first;
-    std::vector<float> weights;  ///< of the pixels from `first` on; their sum is 1
+    /// The weights of the pixels from `first` on; their sum is 1.
+    std::vector<float> weights;
   };
   const std::vector<Tap>& taps() const { return taps_; }
   int from() const { return from_; }
@@ -26,7 +27,7 @@ class Taps {
   std::vector<Tap> taps_;
 };
 
-/// A plane of down.from() x across.from() pixels becomes one of down.size() x across.size().
+/// Resamples a plane of down.from() x across.from() pixels to down.size() x across.size().
 void Resample(const float* plane, const Taps& down, const Taps& across, float* out);
 
 }  // namespace strata::data

@@ -1,4 +1,10 @@
-// Byte-level BPE from a Hugging Face tokenizer.json: GPT-2's and its descendants'.
+// Byte-level BPE from a Hugging Face tokenizer.json, as GPT-2 and its descendants use it.
+//
+// Encode() cuts the text at special tokens, normalises the rest (NFC) if the file says so, and
+// splits it into words. A word starts as one token per byte; MergeAll() then repeatedly joins the
+// pair of neighbours with the lowest rank (learned first). Words are cached within a call, so a
+// word is merged once. The second half of the file reads the tokenizer.json, and refuses everything
+// that this implementation does not do.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -25,7 +31,7 @@ namespace {
 }
 
 /// The alphabet in which a tokenizer.json writes bytes: printable ones as themselves, the others as
-/// U+0100 and on (GPT-2's bytes_to_unicode).
+/// U+0100 and following (GPT-2's bytes_to_unicode).
 std::map<std::string, char> ByteAlphabet() {
   std::map<std::string, char> alphabet;
   int next = 256;
@@ -40,7 +46,8 @@ std::map<std::string, char> ByteAlphabet() {
   return alphabet;
 }
 
-/// A token's bytes; none for one with letters that are no bytes: a special token.
+/// The bytes of a token as the file writes it; none if it has a letter outside the alphabet, as
+/// special tokens may.
 std::optional<std::string> BytesOf(std::string_view token) {
   static const std::map<std::string, char> alphabet = ByteAlphabet();
   std::string bytes;
@@ -64,16 +71,17 @@ struct Special {
   int32_t token;
 };
 
-/// Tokens that stand for a text wherever it comes.
+/// Special tokens, which stand for a text wherever it occurs.
 struct Specials {
-  std::vector<Special> list;  // the longest first
-  std::string begins;         // their first bytes
+  std::vector<Special> list;  // the longest text first
+  std::string begins;         // the first byte of each text
 
   struct Found {
     size_t at;
     const Special* special;
   };
-  /// The first one in the text, the longest of those that begin there; null = none.
+  /// The first special token in the text; the longest if several begin there; null if there is
+  /// none.
   Found NextIn(std::string_view text) const {
     for (size_t at = 0; (at = text.find_first_of(begins, at)) != text.npos; ++at) {
       for (const Special& special : list) {
@@ -83,7 +91,7 @@ struct Specials {
     return {text.size(), nullptr};
   }
 
-  /// Calls plain(text) for what lies between them.
+  /// Adds the tokens of a text, and calls plain(text) for the parts between special tokens.
   template <class Plain>
   void Encode(std::string_view text, TokenList& tokens, const Plain& plain) const {
     while (!text.empty()) {
@@ -98,15 +106,17 @@ struct Specials {
 };
 
 struct Model {
-  std::unordered_map<std::string, int32_t> vocabulary;  // by bytes
-  std::unordered_map<uint64_t, Merge> merges;           // by both tokens
+  std::unordered_map<std::string, int32_t> vocabulary;  // by the bytes of the token
+  std::unordered_map<uint64_t, Merge> merges;           // by PairOf() both tokens
   std::array<int32_t, 256> bytes{};
-  Specials raw, normal;   // of the text as it comes, and of the normalised one
-  bool composes = false;  // the text is brought into NFC
+  // Special tokens that are looked for in the original text, and in the normalised one.
+  Specials raw, normal;
+  bool composes = false;  // true if the text is normalised to NFC
   int64_t size = 0;
   int64_t end_of_text = -1;
   TokenList before_text;
-  bool ignores_merges = false;  // a word that is a token is that token
+  // True if a word that is a token as a whole is not split and merged.
+  bool ignores_merges = false;
   bool adds_space = false;
   WordSplitter splitter = WordSplitter::Gpt2();
 };
@@ -129,7 +139,7 @@ class Bpe : public Tokenizer {
 
   void Encode(std::string_view text, TokenList& tokens) const override {
     Known known;
-    std::deque<std::string> normalised;  // which `known` refers to
+    std::deque<std::string> normalised;  // `known` refers to these texts
     model_.raw.Encode(text, tokens, [&](std::string_view part) {
       if (model_.composes && !IsPlainNfc(part)) part = normalised.emplace_back(ToNfc(part));
       model_.normal.Encode(part, tokens,
@@ -143,12 +153,13 @@ class Bpe : public Tokenizer {
   }
 
  private:
-  /// Words that were merged before.
+  /// The tokens of words that were merged before in this call.
   using Known = std::unordered_map<std::string_view, TokenList>;
 
   void EncodePlain(std::string_view text, Known& known, TokenList& tokens) const {
     if (model_.adds_space && text[0] != ' ') {
-      Known own;  // of a text that ends here
+      // A cache of its own, since it refers to `spaced`, which ends here.
+      Known own;
       const std::string spaced = Str(" ", text);
       return EncodeWords(spaced, own, tokens);
     }
@@ -175,8 +186,8 @@ class Bpe : public Tokenizer {
     return MergeAll(std::move(tokens));
   }
 
-  /// Joins the pair that was learned first, the leftmost of equals, until none is known. A heap of
-  /// pairs over a linked list, so that long words take n log n.
+  /// Joins the pair of neighbours with the lowest rank, the leftmost among equals, until no pair
+  /// can be joined. A heap of pairs over a linked list of tokens makes this O(n log n) for n bytes.
   TokenList MergeAll(TokenList tokens) const {
     const auto size = static_cast<int>(tokens.size());
     std::vector<int> next(tokens.size()), before(tokens.size());
@@ -209,7 +220,8 @@ class Bpe : public Tokenizer {
       const auto at = static_cast<size_t>(best.at);
       if (tokens[at] < 0 || next[at] >= size) continue;
       const auto right = static_cast<size_t>(next[at]);
-      if (PairOf(tokens[at], tokens[right]) != best.pair) continue;  // merged meanwhile
+      // One of both was merged meanwhile.
+      if (PairOf(tokens[at], tokens[right]) != best.pair) continue;
       tokens[at] = best.token;
       tokens[right] = -1;
       next[at] = next[right];
@@ -222,10 +234,10 @@ class Bpe : public Tokenizer {
   }
 
   const Model model_;
-  std::unordered_map<int32_t, std::string> texts_;  // of tokens, in bytes
+  std::unordered_map<int32_t, std::string> texts_;  // the bytes of each token
 };
 
-// Reading the file
+// ---- Reading the file
 
 bool IsOn(const Value& object, const char* name) {
   return object[name].is_bool() && object[name].as_bool();
@@ -236,7 +248,8 @@ std::string TypeOf(const Value& object) {
 }
 
 int32_t TokenOf(const Value& id, const std::string& text, const std::string& path) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - 1;  // the count fits, too
+  // Minus 1, so that the number of tokens fits as well.
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max() - 1;
   if (!id.is_int() || id.as_int() < 0 || id.as_int() > kMost) {
     Refuse(path, Str("the token \"", text, "\" has the number ", id.Describe()));
   }
@@ -256,7 +269,7 @@ void ReadVocabulary(const Value& vocabulary, const std::string& path, Model& mod
   }
 }
 
-/// "a b", or {"a", "b"} in newer files.
+/// The two tokens of a merge: "a b", or {"a", "b"} in newer files.
 std::pair<std::string, std::string> MergeOf(const Value& merge, const std::string& path) {
   if (merge.is_list() && merge.as_list().size() == 2) {
     return {merge.as_list()[0].as_string(), merge.as_list()[1].as_string()};
@@ -324,7 +337,7 @@ void ReadByteLevel(const Value& step, const std::string& path, bool splits, Mode
   }
 }
 
-/// ByteLevel alone, or a Split by a known expression before it.
+/// Reads the pre-tokenizer: ByteLevel alone, or a Split by a known regular expression before it.
 void ReadPreTokenizer(const Value& pre, const std::string& path, Model& model) {
   if (TypeOf(pre) == "ByteLevel") return ReadByteLevel(pre, path, false, model);
   const Value& steps = pre.is_map() ? pre["pretokenizers"] : pre;
@@ -344,7 +357,7 @@ void ReadPreTokenizer(const Value& pre, const std::string& path, Model& model) {
   ReadByteLevel(steps.as_list()[1], path, true, model);
 }
 
-/// What a template has before the text alone; other post-processors are left out.
+/// Reads the tokens that a template puts before a single text; other post-processors are ignored.
 void ReadPostProcessor(const Value& processor, const std::string& path, Model& model) {
   const std::string type = TypeOf(processor);
   if (type == "Sequence") {

@@ -1,3 +1,6 @@
+// Normalisation to NFC in three passes: decompose every character completely, sort runs of
+// combining characters by their class, and compose again from left to right. A byte that is not
+// UTF-8 ends a run. The tables in the .inc files are made by make_unicode_classes.py.
 #include "engine/data/tokens/nfc.h"
 
 #include <algorithm>
@@ -10,20 +13,22 @@
 namespace strata::data {
 namespace {
 
-/// Characters that are put in the order of their class before they compose.
+/// A range of characters with the same combining class; they are sorted by class before they
+/// compose.
 struct ClassRange {
   char32_t first, last;
   uint8_t combining_class;
 };
 
 struct Composition {
-  char32_t code, first, second;  // second: 0 = `code` is only another name of `first`
+  // If `second` is 0, `code` is only another code of `first`.
+  char32_t code, first, second;
   bool composes;
 };
 
 #include "engine/data/tokens/unicode_compositions.inc"
 
-// Syllables of Hangul compose by a rule: a leading consonant, a vowel, perhaps a trailing
+// Hangul syllables compose by a rule: a leading consonant, a vowel, and perhaps a trailing
 // consonant (The Unicode Standard, 3.12).
 constexpr char32_t kSyllables = 0xac00, kLeads = 0x1100, kVowels = 0x1161, kTrails = 0x11a7;
 constexpr char32_t kLeadCount = 19, kVowelCount = 21, kTrailCount = 28;
@@ -54,7 +59,7 @@ void Decompose(char32_t c, std::u32string& to) {
 
 uint64_t PairOf(char32_t first, char32_t second) { return uint64_t{first} << 32 | second; }
 
-/// The character that both are; 0 = none.
+/// The character that both compose to; 0 if they do not compose.
 char32_t Composed(char32_t first, char32_t second) {
   const char32_t lead = first - kLeads, vowel = second - kVowels;
   if (lead < kLeadCount && vowel < kVowelCount) {
@@ -85,8 +90,8 @@ void Order(std::u32string& text) {
   }
 }
 
-/// Joins characters with the last one before them that combines with nothing, unless one between
-/// both is in the way: one of the same or a higher class.
+/// Composes each character with the last starter (a character of class 0) before it, unless a
+/// character between them blocks this: one of the same or a higher class.
 std::u32string Compose(const std::u32string& text) {
   std::u32string composed;
   size_t starter = text.npos;

@@ -1,4 +1,4 @@
-// Texts against Python's unicodedata, whose digests make_unicode_classes.py prints.
+// Compares with Python's unicodedata, whose digests make_unicode_classes.py prints.
 #include "engine/data/tokens/nfc.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::string TextOf(std::u32string_view codes) {
   return text;
 }
 
-/// FNV-1a of texts, a line each.
+/// FNV-1a over texts, one per line.
 class LinesDigest {
  public:
   void Add(const std::string& text) {
@@ -49,7 +49,7 @@ TEST(Nfc, OfEachCharacterIsPythons) {
   EXPECT_EQ(digest.value(), 0x3ce40516aab8cae9u);
 }
 
-/// The script's texts: of characters that combine, compose and decompose.
+/// Uses the same random texts as the script: of characters that combine, compose and decompose.
 TEST(Nfc, OfDrawnTextsIsPythons) {
   constexpr char32_t kBlocks[][2] = {
       {0x41, 0x7a},       {0xc0, 0x17f},     {0x300, 0x36f},   {0x591, 0x5ea},   {0x61f, 0x670},

@@ -1,3 +1,7 @@
+// The texts are sorted, so all texts that begin with the same bytes are a range. The constructor
+// visits nodes breadth-first, each with its range, and appends the children of a node side by side.
+// Construction takes O(n log n) comparisons for n texts; a step of Child() takes O(log c) for c
+// children.
 #include "engine/data/tokens/piece_trie.h"
 
 #include <algorithm>
@@ -7,7 +11,8 @@ namespace strata::data {
 
 PieceTrie::PieceTrie(std::vector<std::pair<std::string_view, int32_t>> texts) {
   std::ranges::sort(texts);
-  struct Range {  // of texts that begin with the same bytes, `depth` of them
+  // The texts that begin with the same `depth` bytes.
+  struct Range {
     size_t begin, end, depth;
   };
   nodes_.push_back({0});

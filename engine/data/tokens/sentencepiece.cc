@@ -1,5 +1,11 @@
-// SentencePiece (Kudo and Richardson, arXiv:1808.06226) as its own library runs it: unigram, BPE,
-// word and char, with its arithmetic, so that near ties fall alike.
+// SentencePiece (Kudo and Richardson, arXiv:1808.06226): unigram, BPE, word and char, with the same
+// arithmetic as the SentencePiece library, so that near ties are decided in the same way.
+//
+// A text is normalised, then cut into pieces. Unigram finds the cut with the largest sum of scores
+// by dynamic programming over the bytes (Viterbi), with a trie of all pieces: O(n l) for n bytes
+// and pieces of up to l. BPE (Merger) joins the neighbours whose piece has the largest score, with
+// a heap: O(n log n). Word and char look each part up. If no piece crosses a word boundary, words
+// are cut separately.
 #include <algorithm>
 #include <array>
 #include <cfloat>
@@ -22,16 +28,17 @@ using Method = Model::Method;
 using Tokens = std::unordered_map<std::string_view, int32_t>;
 
 constexpr size_t kNowhere = static_cast<size_t>(-1);
-constexpr size_t kUnigramPart = 64 << 10;  // bytes whose scores are added up
+// Bytes over which scores are added up in one sum.
+constexpr size_t kUnigramPart = 64 << 10;
 
-/// A part of a text, and its token.
+/// A piece of a text: its token and its length.
 struct Cut {
   int32_t token;
   size_t size;  // in bytes
 };
 using Cuts = std::vector<Cut>;
 
-/// Where the first word of `text` ends: before a space that follows something else.
+/// The end of the first word of `text`: before a space that follows something other than spaces.
 size_t WordEnd(std::string_view text) {
   size_t at = 0;
   while (text.substr(at).starts_with(kSpacePiece)) at += kSpacePiece.size();
@@ -60,7 +67,7 @@ PieceTrie TrieOf(const Model& model, Takes takes) {
   return PieceTrie(std::move(texts));
 }
 
-/// A model, and what finds its pieces.
+/// A model, and indices for finding its pieces.
 struct Vocabulary {
   explicit Vocabulary(Model read)
       : model(std::move(read)),
@@ -78,7 +85,8 @@ struct Vocabulary {
     const auto token = tokens.find(text);
     return token == tokens.end() ? unknown : token->second;
   }
-  /// The bytes that are never cut: a piece of the user's, or a character.
+  /// The length of the first symbol, which BPE and char never cut: a piece of kind user-defined, or
+  /// a character.
   size_t FirstSymbol(std::string_view text) const {
     const size_t size = kept.LongestPrefix(text);
     return size > 0 ? size : CharacterLength(text);
@@ -87,12 +95,12 @@ struct Vocabulary {
   const Model model;
   const Tokens tokens;
   const PieceTrie of_texts;
-  const PieceTrie kept;  // pieces of the user's
+  const PieceTrie kept;  // user-defined pieces
   int32_t unknown;
 };
 
-/// Finds the pieces whose scores add up to most (Viterbi). Sums are float from the first piece on,
-/// as the library's are since 0.2: rounding decides near ties.
+/// Finds the pieces with the largest sum of scores (Viterbi). Sums are float, added from the first
+/// piece on, as in the library since version 0.2: rounding decides near ties.
 class Unigram {
  public:
   explicit Unigram(const Vocabulary& vocabulary) : vocabulary_(vocabulary) {
@@ -124,16 +132,18 @@ class Unigram {
   }
 
  private:
-  struct Best {  // way to a place
+  // The best way to a position in the text.
+  struct Best {
     void Offer(size_t from, float offered, int32_t with) {
       if (begin == kNowhere || offered > score) *this = {with, offered, from};
     }
     int32_t token = -1;
     float score = 0;
-    size_t begin = kNowhere;  // of its last piece
+    size_t begin = kNowhere;  // the beginning of its last piece
   };
 
-  /// Goes on from `begin` with every piece. Returns whether one of them is the first character.
+  /// Extends the best way to `begin` by every piece that follows there. Returns true if one of
+  /// these pieces is exactly the first character.
   bool OfferPieces(std::string_view text, size_t begin, size_t character,
                    std::vector<Best>& best) const {
     const float so_far = best[begin].score;
@@ -160,8 +170,8 @@ class Unigram {
   float least_score_ = FLT_MAX, largest_score_ = FLT_MIN;  // of normal pieces
 };
 
-/// Joins the neighbours whose piece has the largest score, the leftmost of equals, until no two
-/// make a piece; pieces that are not used come apart again.
+/// BPE: joins the neighbours whose common piece has the largest score, the leftmost among equals,
+/// until no two neighbours form a piece. Pieces of kind unused are split again at the end.
 class Merger {
  public:
   Merger(const Vocabulary& vocabulary, std::string_view text) : vocabulary_(vocabulary) {
@@ -194,7 +204,7 @@ class Merger {
  private:
   struct Symbol {
     size_t before, next;
-    std::string_view text;  // "" = joined with the symbol before
+    std::string_view text;  // "" if it was joined with the symbol before
     bool is_kept;
   };
   struct Pair {
@@ -239,10 +249,11 @@ class Merger {
   const Vocabulary& vocabulary_;
   std::vector<Symbol> symbols_;
   std::priority_queue<Pair> pairs_;
-  std::unordered_map<std::string_view, size_t> left_halves_;  // sizes, of pieces that are not used
+  // For unused pieces: the length of the left one of the two symbols that were joined.
+  std::unordered_map<std::string_view, size_t> left_halves_;
 };
 
-/// "<0x0A>" -> 10.
+/// The byte of a byte piece: "<0x0A>" -> 10.
 uint8_t ByteOf(const std::string& piece) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   const bool is_byte = piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>');
@@ -289,7 +300,8 @@ class SentencePiece : public Tokenizer {
         for (const char c : normal.substr(at, size)) {
           tokens.push_back(bytes_[static_cast<uint8_t>(c)]);
         }
-      } else if (!is_unknown || !follows_unknown) {  // one token for all that is unknown in a row
+      } else if (!is_unknown || !follows_unknown) {
+        // A run of unknown characters becomes one token.
         tokens.push_back(token);
       }
       follows_unknown = is_unknown;
@@ -311,7 +323,7 @@ class SentencePiece : public Tokenizer {
   }
 
  private:
-  /// Of a normalised text.
+  /// Cuts a normalised text.
   Cuts CutsOf(std::string_view text) const {
     const Method method = vocabulary_.model.method;
     if (method == Method::kUnigram) return UnigramCutsOf(text);
@@ -331,8 +343,8 @@ class SentencePiece : public Tokenizer {
     return cuts;
   }
 
-  /// Long texts are cut in parts, between words: in the sum of a whole file's scores a piece's own
-  /// would be lost.
+  /// Cuts long texts in parts that end between words: in the sum over a whole file, the float score
+  /// of a single piece would be lost to rounding.
   Cuts UnigramCutsOf(std::string_view text) const {
     if (!words_are_apart_) return unigram_.CutsOf(text);
     Cuts cuts;
@@ -346,12 +358,12 @@ class SentencePiece : public Tokenizer {
     return cuts;
   }
 
-  /// The end of the first part of `text` that is cut for itself.
+  /// The end of the first part of `text` that can be cut on its own.
   size_t PartEnd(std::string_view text) const {
     const Method method = vocabulary_.model.method;
     if (method == Method::kBpe) return WordEnd(text);
     if (method == Method::kChar) return vocabulary_.FirstSymbol(text);
-    return std::min(text.find(kSpacePiece, 1), text.size());  // words begin at every space
+    return std::min(text.find(kSpacePiece, 1), text.size());  // a new word begins at every space
   }
 
   const Vocabulary vocabulary_;
@@ -359,7 +371,8 @@ class SentencePiece : public Tokenizer {
   const TextNormaliser normaliser_;
   std::array<int32_t, 256> bytes_;
   int32_t end_ = -1;
-  bool words_are_apart_ = true;  // no piece goes from one word into the next
+  // True if no piece crosses a word boundary.
+  bool words_are_apart_ = true;
 };
 
 }  // namespace

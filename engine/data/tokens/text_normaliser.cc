@@ -1,3 +1,7 @@
+// Normalise() walks the text once. At each position First() takes a kept piece, else the longest
+// match in the model's compiled map (a double-array trie, walked byte by byte), else one character;
+// bytes that are not UTF-8 become U+FFFD. Spaces are removed, escaped and added on the way. The
+// cost is O(n l) for n bytes and rules of up to l bytes.
 #include "engine/data/tokens/text_normaliser.h"
 
 #include <algorithm>
@@ -12,12 +16,13 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-/// A unit of darts-clone's double array (Yata's compact double-array trie).
+/// A unit of the double array of the library darts-clone (Yata's compact double-array trie), into
+/// which the trainer compiles the map.
 struct Unit {
   uint32_t bits;
   bool has_leaf() const { return bits >> 8 & 1; }
   uint32_t value() const { return bits & 0x7fffffff; }
-  /// The byte that leads here; a leaf's is no byte.
+  /// The byte that leads to this unit; the label of a leaf is never equal to a byte.
   uint32_t label() const { return bits & (0x80000000u | 0xff); }
   uint32_t offset() const { return bits >> 10 << ((bits & 0x200) >> 6); }
 };
@@ -42,7 +47,8 @@ TextNormaliser::TextNormaliser(Rules rules, const PieceTrie& kept)
   replacements_ = std::string_view(map).substr(sizeof size + size);
 }
 
-/// By the longest rule of the map that `text` begins with; takes 0 = by none.
+/// Applies the longest rule of the map whose left side `text` begins with; `takes` is 0 if there is
+/// none.
 TextNormaliser::Step TextNormaliser::Mapped(std::string_view text) const {
   Step found{{}, 0};
   if (trie_.empty()) return found;

@@ -27,7 +27,7 @@ std::unique_ptr<Tokenizer> MakeByteTokenizer() { return std::make_unique<Bytes>(
 std::unique_ptr<Tokenizer> ReadTokenizer(const std::string& path) {
   const MappedFile file(path, "a tokenizer");
   const std::string_view begin = Trim(file.text().substr(0, 100));
-  constexpr char kFirstPiece = 0x0a;  // field 1, of the kind that has a length
+  constexpr char kFirstPiece = 0x0a;  // protobuf's key for field 1 with a length: the first piece
   try {
     if (begin.starts_with('{')) return ReadByteLevelBpe(file);
     if (file.text().starts_with(kFirstPiece)) return ReadSentencePiece(file);

@@ -1,4 +1,4 @@
-// Tokenizer: from text to tokens, and back.
+// Tokenizer: converts text to tokens and back.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,29 @@ using TokenList = std::vector<int32_t>;
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// How many tokens there are: 0 to vocabulary() - 1.
+  /// The number of tokens; they are 0 to vocabulary() - 1.
   virtual int64_t vocabulary() const = 0;
-  /// Adds the tokens of `text`. From any thread.
+  /// Appends the tokens of `text`. May be called from any thread.
   virtual void Encode(std::string_view text, TokenList& tokens) const = 0;
-  /// The bytes that a token stands for. Those of a text's tokens, one behind the other, are the
-  /// text (a character may take several); what was put before its first word stays. "" for a number
-  /// that is no token. From any thread.
+  /// The bytes that a token stands for. The bytes of all tokens of a text, one after the other, are
+  /// the text, including a space that was inserted before its first word; a character may be spread
+  /// over several tokens. "" for a number that is not a token. May be called from any thread.
   virtual std::string Decode(int32_t token) const = 0;
-  /// The token that ends a text; -1 = there is none.
+  /// The token that ends a text; -1 if there is none.
   virtual int64_t end_of_text() const { return -1; }
-  /// The tokens that models of the file expect before a text. Encode() leaves them out.
+  /// The tokens that models for this tokenizer expect before a text. Encode() does not add them.
   virtual TokenList before_text() const { return {}; }
-  /// What a token is called: "byte", "token".
+  /// The word for a token in messages: "byte", "token".
   virtual std::string unit() const { return "token"; }
 };
 
-/// A token for each byte.
+/// A tokenizer with one token per byte.
 std::unique_ptr<Tokenizer> MakeByteTokenizer();
 
-/// The tokenizer of a file: Hugging Face's tokenizer.json (byte-level BPE), or a SentencePiece
-/// model. Throws WorldError with the path for anything else, and for parts of a tokenizer.json that
-/// are not done, by name: nothing is left out silently.
+/// Reads the tokenizer of a file: Hugging Face's tokenizer.json (byte-level BPE), or a
+/// SentencePiece model. Throws WorldError with the path for anything else, and for each part of a
+/// tokenizer.json that is not supported, with its name; nothing is ignored silently that would
+/// change the tokens.
 std::unique_ptr<Tokenizer> ReadTokenizer(const std::string& path);
 
 }  // namespace strata::data

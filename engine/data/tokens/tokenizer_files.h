@@ -1,4 +1,4 @@
-// The files that ReadTokenizer() knows, by their kind.
+// The readers behind ReadTokenizer(), one per kind of file.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,11 @@
 
 namespace strata::data {
 
-/// Hugging Face's tokenizer.json with byte-level BPE. Throws ConfigError for an entry of another
-/// kind, WorldError with the path for all else.
+/// Reads Hugging Face's tokenizer.json with byte-level BPE. Throws ConfigError for an entry of the
+/// wrong type, WorldError with the path for all other errors.
 std::unique_ptr<Tokenizer> ReadByteLevelBpe(const MappedFile& file);
 
-/// A SentencePiece model (unigram, BPE, word or char). Throws as ReadByteLevelBpe() does.
+/// Reads a SentencePiece model (unigram, BPE, word or char). Throws as ReadByteLevelBpe() does.
 std::unique_ptr<Tokenizer> ReadSentencePiece(const MappedFile& file);
 
 }  // namespace strata::data

@@ -1,5 +1,5 @@
-// Tokens as Hugging Face's library and SentencePiece's give them (testdata/make_tokens.py,
-// make_sentencepieces.py).
+// Compares tokens with those of Hugging Face's and SentencePiece's libraries
+// (testdata/make_tokens.py, make_sentencepieces.py).
 #include "engine/data/tokens/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ const Value& Golden() {
   return golden;
 }
 
-/// The generator of make_tokens.py.
+/// The text generator of make_tokens.py.
 class Lines {
  public:
   explicit Lines(uint64_t seed, const Value::List& more = {})
@@ -157,7 +157,7 @@ TEST_P(SentencePieceTest, GivesTheTokensAndTextsOfTheOriginal) {
   EXPECT_EQ(tokenizer->Decode(static_cast<int32_t>(tokenizer->vocabulary())), "");
 }
 
-/// A file with any byte changed, or cut anywhere, is read or refused by name.
+/// A file with any byte changed, or cut anywhere, must be read, or refused with its name.
 TEST_P(SentencePieceTest, BrokenFilesAreNamed) {
   const std::string whole = Content(TestData(golden()["file"].as_string()));
   std::mt19937 random(7);
@@ -165,7 +165,8 @@ TEST_P(SentencePieceTest, BrokenFilesAreNamed) {
   for (int i = 0; i < 200; ++i) {
     std::string broken = whole;
     if (i % 2 == 0) broken.resize(random() % broken.size());
-    // Most of a long file is its normaliser's map, at its end.
+    // Most of a long file is the normaliser's map at its end, so a changed byte is among the first
+    // or the last 300.
     if (i % 2 == 1) broken[(i % 4 == 1 ? 0 : broken.size() - 300) + random() % 300] ^= 1 << i % 8;
     const std::string file = Write("t.model", broken);
     const std::string error = strata::ErrorOf([&] {
@@ -217,7 +218,8 @@ TEST(SentencePieces, AreNamedWhereTheyAreNoPieces) {
 
 using SentencePieceTexts = DatasetTest;
 
-/// "ab" beats "a" and "b" by 0.1, which is lost in the sum of a whole file's scores.
+/// "ab" beats "a" and "b" by only 0.1, which would be lost to rounding in the sum over a whole
+/// file.
 TEST_F(SentencePieceTexts, OfAnyLengthHaveTheTokensOfTheirWords) {
   const auto message = [](const std::string& content) {
     return Str('\n', static_cast<char>(content.size()), content);
@@ -241,7 +243,7 @@ TEST_F(SentencePieceTexts, OfAnyLengthHaveTheTokensOfTheirWords) {
   EXPECT_TRUE(Encoded(*tokenizer, text) == expected);
 }
 
-/// Llama 3's has its in a Sequence.
+/// Llama 3's template is inside a Sequence.
 TEST_F(DatasetTest, ATemplateTellsWhatIsBeforeATextAndEncodeLeavesItOut) {
   const std::string file = Content(TestData("llama3.tokenizer.json"));
   const auto with = [&](const std::string& processor) {
@@ -285,7 +287,7 @@ TEST(Tokenizers, SeveralThreadsMayEncode) {
   EXPECT_EQ(got[0], got[2]);
 }
 
-/// A list to which a file's lines are added one by one is moved only when it has to double.
+/// A list to which a file's lines are added one by one must be reallocated only when it doubles.
 TEST(Tokenizers, AddTokensWithoutCopyingThoseBefore) {
   std::vector<std::unique_ptr<Tokenizer>> all;
   all.push_back(MakeByteTokenizer());
@@ -313,7 +315,7 @@ TEST(Tokenizers, BytesAreTokens) {
 
 class BrokenTokenizer : public DatasetTest {
  protected:
-  /// The error of a file of which one part is replaced.
+  /// The error for a file in which one text is replaced.
   std::string ErrorWith(const std::string& from, const std::string& to) {
     std::string text = Content(TestData("llama3.tokenizer.json"));
     const size_t at = text.find(from);
@@ -323,7 +325,7 @@ class BrokenTokenizer : public DatasetTest {
   }
 };
 
-/// Nothing that would give other tokens is left out silently.
+/// Every unsupported part that would change the tokens must be named in an error.
 TEST_F(BrokenTokenizer, WhatIsNotDoneIsNamed) {
   EXPECT_THAT(ErrorWith("\"normalizer\":null", "\"normalizer\":{\"type\":\"NFKC\"}"),
               HasSubstr("t.json: the normalizer NFKC is not done; NFC is"));

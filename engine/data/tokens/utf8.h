@@ -1,4 +1,4 @@
-// Reading UTF-8.
+// Reads and writes UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace strata::data {
 
-/// Whether it is a continuation byte: the second or a later byte of a character.
+/// True for a continuation byte: the second or a later byte of a character.
 constexpr bool IsContinuation(char c) { return (static_cast<uint8_t>(c) & 0xc0) == 0x80; }
 
-/// The bytes of a character by its first one; 1 for a continuation byte.
+/// The length of a character in bytes, by its first byte; 1 for a continuation byte.
 constexpr size_t CharacterBytes(char first) {
   const auto byte = static_cast<uint8_t>(first);
   return byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
@@ -22,8 +22,8 @@ struct Character {
   size_t bytes = 0;
 };
 
-/// The character that `text` begins with; one of 0 bytes where it is not UTF-8: cut off, longer
-/// than it needs to be, a surrogate, or beyond U+10FFFF. REQUIRES: the text is not empty.
+/// The character that `text` begins with. It has 0 bytes if the text is not valid UTF-8 there: cut
+/// off, an overlong form, a surrogate, or beyond U+10FFFF. REQUIRES: the text is not empty.
 constexpr Character FirstCharacter(std::string_view text) {
   const auto first = static_cast<uint8_t>(text[0]);
   if (first < 0x80) return {first, 1};
@@ -40,13 +40,13 @@ constexpr Character FirstCharacter(std::string_view text) {
   return {code, bytes};
 }
 
-/// REQUIRES: a character up to U+10FFFF.
+/// Appends a character. REQUIRES: code <= 0x10ffff.
 inline void AppendUtf8(char32_t code, std::string& to) {
   if (code < 0x80) {
     to += static_cast<char>(code);
     return;
   }
-  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // bytes behind the first
+  const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // number of bytes after the first
   constexpr char32_t kFirst[] = {0, 0xc0, 0xe0, 0xf0};
   to += static_cast<char>(kFirst[more] | code >> (6 * more));
   for (int i = more - 1; i >= 0; --i) to += static_cast<char>(0x80 | (code >> (6 * i) & 0x3f));

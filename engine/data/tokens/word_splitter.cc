@@ -1,3 +1,6 @@
+// Instead of a regular expression engine, WordEnd() tries the alternatives of the known expressions
+// in their order by hand. It looks at each character a constant number of times, so the cost is
+// linear in the text.
 #include "engine/data/tokens/word_splitter.h"
 
 #include <algorithm>
@@ -22,12 +25,13 @@ bool IsIn(const Range (&ranges)[kSize], char32_t c) {
   return after != std::begin(ranges) && c <= (after - 1)->last;
 }
 
-/// Stands for a byte that is not UTF-8, and for the end: neither letter, number nor space.
+/// Stands for a byte that is not UTF-8, and for the end of the text: it is neither letter, number
+/// nor space.
 constexpr char32_t kSymbol = 0xfffd;
 
 struct Letter {
   char32_t code = kSymbol;
-  size_t bytes = 0;  // 0 = the end
+  size_t bytes = 0;  // 0 at the end
 };
 
 Letter LetterAt(std::string_view text, size_t at) {
@@ -57,13 +61,14 @@ bool IsSpace(char32_t c) {
          c == 0x3000;
 }
 
-/// A place in the text, and walks from it.
+/// A position in the text, and ways to walk from it.
 struct WordSplitter::Cursor {
   std::string_view text;
   size_t at;
 
   Letter letter(size_t from) const { return LetterAt(text, from); }
-  /// Behind as many letters as `matches` takes, at most `most`.
+  /// The position behind the characters from `from` on for which `matches` is true, at most `most`
+  /// of them.
   template <class Matches>
   size_t While(size_t from, const Matches& matches, int most = 1 << 30) const {
     for (; most > 0; --most) {
@@ -95,7 +100,7 @@ std::optional<WordSplitter> WordSplitter::OfRegex(std::string_view regex) {
   return std::nullopt;
 }
 
-/// The end of the word that begins at the cursor: the alternatives of the expression in their
+/// The end of the word that begins at the cursor, by the alternatives of the expression in their
 /// order.
 size_t WordSplitter::WordEnd(const Cursor& cursor) const {
   const size_t at = cursor.at;
@@ -103,11 +108,12 @@ size_t WordSplitter::WordEnd(const Cursor& cursor) const {
   const size_t second_at = at + first.bytes;
   const Letter second = cursor.letter(second_at);
   const auto is_symbol = [](char32_t c) { return !IsSpace(c) && !IsLetter(c) && !IsNumber(c); };
-  // 's, 't, 're, 've, 'm, 'll, 'd
+  // Contractions: 's, 't, 're, 've, 'm, 'll, 'd
   if (first.code == '\'') {
     const auto small = [&](char32_t c) -> char32_t {
       if (!style_.newer) return c;
-      return c == 0x17f ? U's' : c < 0x80 && IsLetter(c) ? c | 0x20 : c;  // the long s is an s
+      // The expression ignores case, and Unicode's case folding makes the long s an s.
+      return c == 0x17f ? U's' : c < 0x80 && IsLetter(c) ? c | 0x20 : c;
     };
     const char32_t one = small(second.code);
     const Letter third = cursor.letter(second_at + second.bytes);
@@ -117,7 +123,7 @@ size_t WordSplitter::WordEnd(const Cursor& cursor) const {
     if (one == 's' || one == 't' || one == 'm' || one == 'd') return second_at + second.bytes;
     if (has_two) return second_at + second.bytes + third.bytes;
   }
-  // Letters, with a space before them, or with any mark
+  // Letters, with a space before them; in the newer style with any symbol before them
   if (IsLetter(first.code)) return cursor.While(at, IsLetter);
   const bool leads =
       style_.newer ? !IsLine(first.code) && !IsNumber(first.code) : first.code == ' ';
@@ -129,13 +135,14 @@ size_t WordSplitter::WordEnd(const Cursor& cursor) const {
   if (style_.most_digits == 0 && first.code == ' ' && second.bytes > 0 && IsNumber(second.code)) {
     return cursor.While(second_at, IsNumber);
   }
-  // Symbols, with a space before them; newer, with the line's end behind them
+  // Symbols, with a space before them; in the newer style with line ends behind them
   const bool spaced = first.code == ' ' && second.bytes > 0 && is_symbol(second.code);
   if (is_symbol(first.code) || spaced) {
     const size_t end = cursor.While(spaced ? second_at : at, is_symbol);
     return style_.newer ? cursor.While(end, IsLine) : end;
   }
-  // Spaces: newer, up to the last line's end among them; else all but the last before a word
+  // Spaces: in the newer style up to the last line end among them; otherwise all but the last one
+  // before a word
   const size_t end = cursor.While(at, IsSpace);
   size_t before_last = at, behind_line = at;
   for (size_t i = at; i < end; i += cursor.letter(i).bytes) {

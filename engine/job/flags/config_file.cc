@@ -44,7 +44,7 @@ constexpr RefusedKey kRefused[] = {
     {"autotuning", "it is not here"},
 };
 
-/// Translates one file into job overrides.
+/// Translates the content of one file into job overrides.
 class ConfigFile {
  public:
   ConfigFile(const Value& config, std::string name, const Value& flags)
@@ -55,8 +55,8 @@ class ConfigFile {
       if (key != kScheduler && key != kReduce && !ReadDeepSpeed(key, value)) Set(key, value);
     }
     ReadPrecision();
-    // The scheduler is read last: its lr takes precedence over the optimizer's, in any order of
-    // keys.
+    // The scheduler is read after the loop, so that its lr takes precedence over the optimizer's in
+    // any order of the keys.
     if (const Value* scheduler = config_.Find(kScheduler)) ReadScheduler(*scheduler);
     ReadBatch();
     return overrides_;
@@ -67,8 +67,8 @@ class ConfigFile {
     throw ConfigError(Str(name_, ": ", key, ": ", why));
   }
 
-  /// A table's keys are set one by one: an override that is a table is checked only when the job is
-  /// read, and then the error would not name the file.
+  /// Sets the keys of a table one by one. A table as a whole would be checked only when the job is
+  /// built, and the error would then not name the file.
   void Set(const std::string& path, const Value& value) {
     const Field* field = FindJobField(path);
     if (!field || field->kind != FieldKind::kTable || !value.is_map()) {
@@ -80,7 +80,7 @@ class ConfigFile {
     for (const auto& [key, member] : call.named) Set(Str(path, ".", key), member);
   }
 
-  /// The checked members of one of DeepSpeed's tables.
+  /// Checks one of DeepSpeed's tables and returns its members, with defaults.
   Value Table(const std::string& key, const Value& value, const FieldTable& fields) const {
     if (!value.is_map()) Refuse(key, "expected an object, got " + value.Describe());
     return Canonicalize(fields,
@@ -146,7 +146,7 @@ class ConfigFile {
     Set("precision.min_scale", given["min_loss_scale"]);
   }
 
-  /// The type of the job, by all of the file's keys.
+  /// Sets the type of precision, after all keys of the file have been read.
   void ReadPrecision() {
     if (turns_half_off_ && TypeOfFile().is_null()) Set("precision", "float32");
     if (const Value* reduce = config_.Find(kReduce)) ReadReduce(*reduce);
@@ -154,7 +154,8 @@ class ConfigFile {
 
   const Value& TypeOfFile() const { return overrides_["precision"]["1"]; }
 
-  /// The option depends on the job's type of precision, which checks it.
+  /// Sets precision.reduce without a check: whether the option exists depends on the job's type of
+  /// precision, which is known only when the job is built.
   void ReadReduce(const Value& value) {
     static const Field field = Field::Choice(kReduce, {"fp32", "fp16", "bf16"}, "");
     const std::string type =
@@ -162,7 +163,8 @@ class ConfigFile {
     const bool is_half = TypeOfFile() == Value("fp16") || TypeOfFile() == Value("bf16");
     if (type != "fp32") {
       overrides_.SetPath("precision.reduce", type);
-    } else if (is_half) {  // other types have nothing else to exchange, and no such option
+    } else if (is_half) {
+      // Other types always exchange float32 and have no such option.
       overrides_.SetPath("precision.reduce", "float32");
     }
   }
@@ -180,7 +182,7 @@ class ConfigFile {
     Set("clip", norm.as_double() > 0 ? norm : "none");
   }
 
-  /// The "type" in lower case and the "params" of a table.
+  /// Returns the "type" of a table in lower case, and its "params".
   std::pair<std::string, Value> Typed(const std::string& key, const Value& value) const {
     static const FieldTable fields = {Field::String("type", ""),
                                       Field::Any("params", "").Optional()};
@@ -270,7 +272,7 @@ class ConfigFile {
     return Value::MakeMap({{"1", type}, {"steps", steps}, {"warmup", warmup}});
   }
 
-  /// The size that the file gives for a key; 0 = none.
+  /// The size that the file gives for a key; 0 if it does not.
   int64_t SizeOf(const char* key) const {
     const Value* value = config_.Find(key);
     return value ? Size(key, *value) : 0;
@@ -327,7 +329,8 @@ class ConfigFile {
   std::string name_;
   const Value& flags_;
   Value overrides_ = Value::MakeMap();
-  bool turns_half_off_ = false;  ///< a table of fp16 or bf16 that is not enabled
+  /// True if the file has a table fp16 or bf16 that is not enabled.
+  bool turns_half_off_ = false;
 };
 
 }  // namespace
@@ -350,7 +353,8 @@ Value ConfigOverrides(const std::string& text, const std::string& name, const Va
 std::string ReadFlagFile(const char* flag, const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error) ||
-      std::filesystem::is_character_file(path, error)) {  // such as /dev/zero, which has no end
+      // Such as /dev/zero, which has no end.
+      std::filesystem::is_character_file(path, error)) {
     throw ConfigError(
         Str("--", flag, "=", path, ": expected a file, this is a folder or a device"));
   }

@@ -23,24 +23,24 @@
 
 namespace strata {
 
-/// A key of DeepSpeed's that is refused, and what to use instead.
+/// A key of DeepSpeed that is refused, and what to use instead.
 struct RefusedKey {
   const char* key;
   const char* why;
 };
 std::span<const RefusedKey> RefusedKeys();
 
-/// The job overrides (overrides.h) of the file's text. `flags` are the overrides of the command
-/// line. They take precedence, and may give the data degree that train_batch_size needs. `name` is
-/// the file's name, for errors. Throws ConfigError when the text is no JSON object, when keys are
-/// unknown or refused, and when sizes contradict each other.
+/// Returns the job overrides (overrides.h) that the file's text gives. `flags` are the overrides of
+/// the command line. They take precedence, and may give the data degree that train_batch_size
+/// needs. `name` is the file's name, for errors. Throws ConfigError if the text is not a JSON
+/// object, if keys are unknown or refused, and if sizes contradict each other.
 Value ConfigOverrides(const std::string& text, const std::string& name, const Value& flags);
 
-/// The same for a file. Throws ConfigError also when the file cannot be read.
+/// As ConfigOverrides(), for a file. Throws ConfigError also if the file cannot be read.
 Value ReadConfigFile(const std::string& path, const Value& flags);
 
-/// The text of the file, or pipe, that `--FLAG=PATH` names. Throws ConfigError where it cannot be
-/// read, for a folder, and for a device, which may have no end.
+/// Returns the text of the file, or pipe, that `--FLAG=PATH` names. Throws ConfigError if it cannot
+/// be read, is a folder, or is a device, which may have no end.
 std::string ReadFlagFile(const char* flag, const std::string& path);
 
 }  // namespace strata

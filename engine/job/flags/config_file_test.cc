@@ -43,12 +43,13 @@ std::vector<std::string> AsFlags(const Value& overrides, const std::string& path
   return flags;
 }
 
-/// What the program makes of a file: its overrides become flags in front of the command line's.
+/// The overrides as the program reads them: those of the file become flags in front of the command
+/// line's.
 Value ReadAsFlags(const std::string& text) { return Flags(AsFlags(Read(text)), {}).job(); }
 
 struct Case {
   const char* text;
-  const char* overrides;  // as JSON
+  const char* overrides;  // JSON text
 };
 
 class MapsTest : public testing::TestWithParam<Case> {};
@@ -196,7 +197,8 @@ TEST(ConfigOverridesTest, RefusedKeysSayWhatToUseInstead) {
 
 TEST(ConfigOverridesTest, PrecisionsAreTablesThatSayWhetherTheyHold) {
   for (const char* key : {"fp16", "bf16", "amp"}) {
-    // Apex has nothing to do with the types that are here.
+    // Turning amp (apex) off does not change the precision; turning fp16 or bf16 off sets it to
+    // float32.
     const char* const overrides = *key == 'a' ? "{}" : R"({"precision": {"1": "float32"}})";
     for (const char* off : {"{}", R"({"enabled": false})"}) {
       EXPECT_EQ(Read(Str("{\"", key, "\": ", off, "}")), Value::FromJson(overrides)) << key << off;

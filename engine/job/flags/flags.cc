@@ -15,13 +15,13 @@ bool IsFlag(const std::string& argument) {
   return argument.size() > 2 && argument.starts_with("--");
 }
 
-/// The value of a boolean flag: --name alone is true.
+/// The value of a boolean flag: --name without a text is true.
 Value BoolOf(bool has_text, const std::string& text) {
   static const Field any = Field::Bool("", "");
   return has_text ? ParseText(&any, text) : Value(true);
 }
 
-/// Both as one list.
+/// Concatenates both values into one list; a value that is not a list counts as one element.
 Value Joined(const Value& first, const Value& second) {
   Value::List list;
   for (const Value& value : {first, second}) {
@@ -34,7 +34,9 @@ Value Joined(const Value& first, const Value& second) {
   return list;
 }
 
-/// Names what may have been meant: `unclaimed` flags are none yet, but may be the script's.
+/// If a required flag is missing and an unclaimed flag has a similar name, throws ConfigError that
+/// suggests the required one. `unclaimed` are flags that neither the command nor the job knows; the
+/// script may.
 void CheckRequired(const FieldTable& fields, const Value& own,
                    const std::vector<std::string>& unclaimed) {
   for (const Field& field : fields) {
@@ -77,7 +79,7 @@ const Field* Flags::FieldOf(std::string_view name) const {
   return own ? own : FindJobField(name);
 }
 
-/// Reads the flag at `i`, and moves `i` to the last argument that belongs to it.
+/// Reads the flag at index `i`, and advances `i` to the last argument that belongs to it.
 Flags::Flag Flags::Read(const std::vector<std::string>& arguments, size_t& i) const {
   const std::string body = arguments[i].substr(2);
   const size_t equals = body.find('=');
@@ -123,7 +125,8 @@ void Flags::Assign(Flag flag, Value& own) {
     value = flag.has_text ? ParseText(field, flag.text) : field->flag_value;
   }
   if (FindField(own_fields_, name)) {
-    // A flag that takes anything may come again: its values add up.
+    // A flag of the command that takes any value may be repeated: its values are collected in a
+    // list.
     if (field->kind == FieldKind::kAny && own.Has(field->name)) {
       value = Joined(own[field->name], value);
     }

@@ -6,8 +6,9 @@
 //   flags.TakeOptions(defaults) ...            // in the script: strata.options{...}, any number
 //   flags.CheckAllTaken();                     // after the script: unknown flags are an error
 // Forms: --key=value; --key value, if the value does not begin with "--"; --bool and --no-bool; and
-// --key without a value, if its field has a Field::flag_value. In names '-' equals '_'. Lists have
-// commas. If a flag is given twice, the last one counts.
+// --key without a value, if its field has a Field::flag_value. In names '-' equals '_'. The
+// elements of a list are separated by commas. If a flag is given twice, the last one counts, except
+// that the command's own flags of any kind (kAny) collect their values.
 #pragma once
 
 #include <optional>
@@ -20,36 +21,38 @@
 
 namespace strata {
 
-/// Settings of a script from outside: values of its options and of its job's keys. They come from
+/// Settings of a script from outside: values for its options and for its job's keys. They come from
 /// the command line behind SCRIPT (Flags), from the table given to strata.load (TableSettings), or
 /// from the command line of `strata run` (ArgumentSettings).
 class Settings {
  public:
   virtual ~Settings() = default;
 
-  /// Job overrides for BuildJob().
+  /// The job overrides for BuildJob().
   const Value& job() const { return job_; }
 
-  /// The values that the command line gave, as texts: a script may read the files among them.
+  /// The texts of all values on the command line. A script may read files that are among them.
   const std::vector<std::string>& given() const { return given_; }
 
-  /// The value of strata.options{cifar="", classes=10}: the same names with the values that were
-  /// set, or their defaults. A value has its default's type. May be called any number of times.
-  /// Throws ConfigError for a value of another type, and for an option with a job key's name.
+  /// Returns the values of strata.options{cifar="", classes=10}: the same names with the values
+  /// that were set, or their defaults. A value has its default's type. May be called any number of
+  /// times. Throws ConfigError for a value of another type, and for an option with a job key's
+  /// name.
   Value TakeOptions(const Value& defaults, const std::string& where);
 
  protected:
   struct Option {
     std::string name;
     Value fallback;
-    Field field;  ///< what it takes; follows from its default
+    Field field;  ///< the values that it takes, derived from its default
   };
 
   Settings() : job_(Value::MakeMap()) {}
 
-  /// The value that was set for an option; none if there is no such setting.
+  /// The value that was set for an option; none if it was not set.
   virtual std::optional<Value> Take(const Option& option) = 0;
-  /// The job key or the command's flag of that name; null if an option may have the name.
+  /// The field of the job key or command flag with this name; null if the script may use the name
+  /// for an option.
   virtual const Field* FieldOf(std::string_view name) const;
 
   Value job_;
@@ -57,34 +60,34 @@ class Settings {
   std::vector<std::string> option_names_;  ///< of all options that the script declared
 };
 
-/// True for the texts of booleans: "true", "off", "yes".
+/// True for the texts that mean a boolean, such as "true", "off" and "yes".
 bool IsBoolText(const std::string& text);
-/// "losses" for "no_losses", else "".
+/// The name without "no_": "losses" for "no_losses"; "" for a name that does not begin with it.
 std::string_view NegatedName(std::string_view name);
-/// The value of a flag's text for an option whose default is known. `subject` as in Call.
+/// Reads a flag's text as the value of an option with this default. `subject` as in Call.
 Value OptionOfText(const Field& field, const Value& fallback, const std::string& text,
                    const std::string& subject);
 
 class Flags : public Settings {
  public:
-  /// Reads the arguments. If `own_fields` and the job have a name in common, the flag is the
+  /// Reads the arguments. If a name is both in `own_fields` and a job key, the flag is the
   /// command's. Throws ConfigError for a missing value and for one that does not fit its flag.
   Flags(const std::vector<std::string>& arguments, FieldTable own_fields);
 
   /// The command's own flags in canonical form, with defaults.
   const Value& own() const { return own_; }
-  /// Arguments that are no flags, in order.
+  /// The arguments that are not flags, in order.
   const std::vector<std::string>& rest() const { return rest_; }
 
-  /// Throws ConfigError for the first flag that nobody took, with the nearest name among all
-  /// three owners' flags.
+  /// Throws ConfigError for the first flag that the command, the job and the script do not know,
+  /// with the nearest name among the flags of all three.
   void CheckAllTaken() const;
 
  private:
   struct Flag {
-    std::string name;  // with '_' for '-'
+    std::string name;  // '-' is replaced by '_'
     std::string text;
-    bool has_text = false;  // false: --name without a value
+    bool has_text = false;  // false for --name without a value
     bool taken = false;
   };
 
@@ -96,13 +99,14 @@ class Flags : public Settings {
   FieldTable own_fields_;
   Value own_;
   std::vector<std::string> rest_;
-  std::vector<Flag> unclaimed_;  // neither own nor the job's: the script's, or nobody's
+  // Neither the command's nor the job's flags; the script may take them.
+  std::vector<Flag> unclaimed_;
 };
 
 /// The table in strata.load(path, {depth=2, steps=5}).
 class TableSettings : public Settings {
  public:
-  /// Throws ConfigError for a table with positions, and for a value that does not fit its job key.
+  /// Throws ConfigError for an entry without a name, and for a value that does not fit its job key.
   TableSettings(const Value& table, const std::string& subject, const std::string& where);
 
   /// Throws ConfigError for the first name that is neither an option of `script` nor a job key.
@@ -116,16 +120,16 @@ class TableSettings : public Settings {
 };
 
 /// The arguments in `strata run FILE --depth=2 more`. Flags before "--" that name an option set it.
-/// All other arguments go to the script. Keys of a job are no flags here.
+/// All other arguments go to the script. Job keys are not flags here.
 class ArgumentSettings : public Settings {
  public:
   explicit ArgumentSettings(std::vector<std::string> arguments);
 
-  /// The arguments that set no option.
+  /// The arguments that did not set an option.
   const std::vector<std::string>& rest() const { return arguments_; }
 
-  /// If the script has options, throws ConfigError for the first flag that names none of them. To
-  /// be called before the script starts any work, and again when it has ended.
+  /// If the script has options, throws ConfigError for the first flag that names none of them. Call
+  /// it before the script starts any work, and again when it has ended.
   void CheckAllTaken() const;
 
  private:

@@ -338,11 +338,11 @@ RC_GTEST_PROP(Flags, FormsAgree, ()) {
   const auto paths = JobFieldPaths();
   const auto path = *rc::gen::elementOf(paths);
   const auto text = *rc::gen::element<std::string>("1", "0.5", "abc", "1,2", "true", "none", "cpu");
-  if (!FindJobField(path)->flag_value.is_null()) return;  // its value needs the "="
+  if (!FindJobField(path)->flag_value.is_null()) return;  // such a flag's value needs the "="
   const std::string joined = ErrorOf([&] { Parse({"--" + path + "=" + text}); });
   const std::string apart = ErrorOf([&] { Parse({"--" + path, text}); });
   const bool boolean = FindJobField(path)->kind == FieldKind::kBool;
-  if (boolean && text != "true") return;  // other texts are not read as a boolean flag's value
+  if (boolean && text != "true") return;  // a boolean flag does not take other texts as its value
   RC_ASSERT(joined == apart);
   if (joined.empty()) {
     RC_ASSERT(Parse({"--" + path + "=" + text}).job() == Parse({"--" + path, text}).job());

@@ -1,3 +1,6 @@
+// An override is checked against the fields of all types (of optimizer, data source, ...) that have
+// its path, since the job's type is not known yet, and is stored in the nested map under its full
+// path.
 #include "engine/job/flags/overrides.h"
 
 #include <algorithm>
@@ -12,7 +15,7 @@ namespace {
 
 bool OnlyFromScript(std::string_view key) { return key == "layers" || key == "loss"; }
 
-/// The full path of a short form: "pipe" -> "parallel.pipe". A job key of the same name has
+/// The full path of a short form: "pipe" -> "parallel.pipe". A job key of the same name takes
 /// precedence.
 std::string FullPath(std::string_view path) {
   std::string full = FoldedName(path);
@@ -22,8 +25,8 @@ std::string FullPath(std::string_view path) {
   return full;
 }
 
-/// Each type of optimizer, data source, ... may have a field of its own at a path: `split` of text
-/// takes "all", that of digits does not. `tables` are those of all types.
+/// All fields at a path in the tables of all types. Each type of optimizer, data source, ... may
+/// have a different field at the same path: `split` of text accepts "all", that of digits does not.
 std::vector<const Field*> FieldsAt(const std::vector<const FieldTable*>& tables,
                                    std::string_view path) {
   const size_t dot = path.find('.');
@@ -40,13 +43,14 @@ std::vector<const Field*> FieldsAt(const std::vector<const FieldTable*>& tables,
   return fields;
 }
 
-/// As FieldsAt(), for the full path of a job's key.
+/// As FieldsAt(), for the full path of a job key.
 std::vector<const Field*> JobFieldsAt(const std::string& full) {
   if (OnlyFromScript(full)) return {};
   return FieldsAt({&JobFields()}, full);
 }
 
-/// Whether `wide` tells what `field` takes as well, perhaps now that it has the field's choices.
+/// True if the message for `wide` also describes the values of `field`. If both are choices, the
+/// choices of `field` are first added to `wide`.
 bool Tells(Field& wide, Field field) {
   field.takes_none = wide.takes_none;
   if (field.Expected() == wide.Expected()) return true;
@@ -58,7 +62,8 @@ bool Tells(Field& wide, Field field) {
   return true;
 }
 
-/// Refuses a value that no type's field takes, and says what any of them would.
+/// Refuses a value that the field of no type accepts, with a message that lists what any of them
+/// would accept.
 Value RefuseForAll(const std::vector<const Field*>& fields, const Value& value, const Call& call) {
   Field wide = *fields[0];
   wide.takes_none = std::ranges::any_of(fields, [](const Field* f) { return f->takes_none; });
@@ -74,14 +79,15 @@ Value RefuseForAll(const std::vector<const Field*>& fields, const Value& value, 
   }
 }
 
-/// The canonical form that the first field gives which takes the value. Which type the job has is
-/// not known yet: that type's field checks the value for good when the job is read.
+/// The canonical form by the first field that accepts the value. The job's type (of optimizer, ...)
+/// is not known yet; the field of that type checks the value again when the job is built.
 Value CanonicalizeForAny(const std::vector<const Field*>& fields, const Value& value,
                          const Call& call) {
   for (const Field* field : fields) {
     try {
       return CanonicalizeField(*field, value, call);
-    } catch (const ConfigError&) {  // perhaps the next one takes it
+    } catch (const ConfigError&) {
+      // Another field may accept it.
     }
   }
   return RefuseForAll(fields, value, call);
@@ -97,7 +103,7 @@ void AddPaths(const FieldTable& table, const std::string& prefix, std::vector<st
   }
 }
 
-/// The value of a table in the form of overrides: a map, with positions as "1", "2", ...
+/// A value of a table key in the form of overrides: a map, with positions as "1", "2", ...
 Value AsTable(const Value& value) {
   if (value.is_map()) return value;
   Value table = Value::MakeMap();
@@ -108,7 +114,7 @@ Value AsTable(const Value& value) {
   return table;
 }
 
-/// Sets `value` at `path` inside `table`; makes the tables on the way.
+/// Sets `value` at `path` inside `table`, and creates the tables on the way.
 void SetBelow(Value& table, std::string_view path, const Value& value, bool is_table) {
   const size_t dot = path.find('.');
   const std::string_view head = path.substr(0, dot);
@@ -118,7 +124,8 @@ void SetBelow(Value& table, std::string_view path, const Value& value, bool is_t
     SetBelow(inner, path.substr(dot + 1), value, is_table);
   } else if (is_table && !value.is_function()) {
     const bool is_none = value.is_null() || value == Value("none");
-    if (is_none || !inner.is_map()) inner = Value::MakeMap();  // what came before is taken back
+    // Drops what was set before.
+    if (is_none || !inner.is_map()) inner = Value::MakeMap();
     inner = Merged(std::move(inner), AsTable(is_none ? Value("none") : value));
   } else {
     inner = value;
@@ -136,7 +143,7 @@ const Field* FindJobField(std::string_view path) {
 std::string KeyHint(std::string_view name, std::span<const std::string> candidates,
                     size_t list_at_most) {
   const std::string path = FoldedName(name);
-  const size_t leaf = path.rfind('.') + 1;  // 0 where there is no dot
+  const size_t leaf = path.rfind('.') + 1;  // 0 if there is no dot
   const std::string_view ours = OurKey(std::string_view(path).substr(leaf));
   const bool is_key = FindJobField(ours) || ours.find(':') != ours.npos;
   const bool is_theirs = is_key && ours.starts_with(std::string_view(path).substr(0, leaf));

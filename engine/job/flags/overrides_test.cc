@@ -157,7 +157,7 @@ TEST(SetOverride, TakesWhatTheFieldOfAnyTypeTakes) {
   struct Option {
     const char* path;
     Value value;
-    const char* overrides;  // as JSON
+    const char* overrides;  // JSON text
   };
   const Option cases[] = {
       {"precision.reduce", "bf16", R"({"precision": {"reduce": "bf16"}})"},
@@ -222,7 +222,7 @@ TEST(SetOverride, NestedKeysInATable) {
   struct Nested {
     const char* path;
     Value value;
-    const char* overrides;  // as JSON
+    const char* overrides;  // JSON text
   };
   const Nested cases[] = {
       {"save.dir", "runs", R"({"save": {"dir": "runs"}})"},

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kCommandLine = "the command line";
 
-/// What an option of the script takes, told by its default.
+/// The field of a script's option, derived from the kind of its default.
 Field OptionField(const std::string& name, const Value& fallback, const std::string& where) {
   switch (fallback.kind()) {
     case Value::Kind::kBool:
@@ -29,14 +29,15 @@ Field OptionField(const std::string& name, const Value& fallback, const std::str
   }
 }
 
-/// Whole numbers stay integers, a single element of a list is a list.
+/// The given value of an option: whole numbers become integers, and a single value for a list
+/// becomes a list.
 Value OptionValue(const Field& field, const Value& fallback, const Value& given, const Call& call) {
   const Value value = CanonicalizeField(field, given, call);
   if (fallback.is_list() && !value.is_list()) return Value::List{value};
   return value.is_int() ? Value(value.as_int()) : value;
 }
 
-/// "depth" of "--depth=2"; "" for what is no flag.
+/// The name of a flag: "depth" for "--depth=2"; "" for an argument that is not a flag.
 std::string FlagName(std::string_view argument) {
   if (argument.size() < 3 || !argument.starts_with("--")) return "";
   return FoldedName(argument.substr(2, argument.find('=') - 2));
