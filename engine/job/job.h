@@ -178,7 +178,7 @@ struct MonitorSpec {
   /// "test.loss", "test.accuracy", ...; "" = nothing is monitored.
   std::string monitor = {};
   bool larger_is_better = false;
-  int64_t patience = 0;  ///< evaluations in a row that need not be better
+  int64_t patience = 0;  ///< bad evaluations in a row that end the training; 0 is as 1
   double min_delta = 0;  ///< a smaller change does not count as better
 };
 
