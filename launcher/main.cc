@@ -27,8 +27,8 @@ namespace {
 /// number, and output would be written into it.
 void OpenClosedStandardDescriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0)
-      ::open("/dev/null", O_RDWR);  // gets the lowest free number, which is `fd`
+    // open() returns the lowest free number, which is `fd`.
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
 }
 

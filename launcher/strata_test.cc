@@ -180,8 +180,8 @@ TEST(TrainTest, AScriptThatDiffersEachTimeIsRefused) {
   const std::string script =
       WriteScript("moving.lua", Replace(ReadFile(kTiny), "\"tiny\"", "strata.read('name.txt')"));
   const std::string name = WriteScript("name.txt", "first");
-  ::setenv("FAKE_ENGINE_TOUCHES", name.c_str(),
-           1);  // is written after the starter's evaluation and before the ranks'
+  // Loading the engine writes to the file, after the starter's evaluation and before the ranks'.
+  ::setenv("FAKE_ENGINE_TOUCHES", name.c_str(), 1);
   const Ended ended = Strata({"train", script, "--transport=gloo"});
   ::unsetenv("FAKE_ENGINE_TOUCHES");
   EXPECT_EQ(ended.code, 2);

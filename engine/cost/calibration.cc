@@ -253,8 +253,8 @@ void Calibration::SetSeconds(const Profile& measured, const std::vector<LayerSpe
     for (size_t pass = 0; pass < std::size(kPasses); ++pass) {
       Work& work = cost.*kPasses[pass].first;
       const double sum = SumOf(PartsOf(cost, type), samples, pass);
-      const std::string whole =
-          type.substr(0, type.find('.'));  // for a part: the type of its layer
+      // `type` may be that of a part; `whole` is then the type of its layer.
+      const std::string whole = type.substr(0, type.find('.'));
       work.seconds = AxisSeconds(work, measured.link, rates) +
                      sum * Unexplained(cost, whole, pass, job_.layers, nominal_, measured, samples);
     }

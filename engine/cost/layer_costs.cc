@@ -67,9 +67,8 @@ void AddOptimizer(const OptimizerSpec& optimizer, DType params, ModelCosts& cost
   costs.moments = CountMoments(optimizer);
   const auto size = static_cast<double>(DTypeSize(params));
   costs.state_bytes = size * costs.moments;
-  costs.update_bytes =
-      size *
-      (3 + 2 * costs.moments);  // values and moments are read and written, gradients are read
+  // Values and moments are read and written, gradients are read.
+  costs.update_bytes = size * (3 + 2 * costs.moments);
 }
 
 void SetSeconds(LayerCost& cost, const DeviceRates& rates) {
@@ -162,8 +161,8 @@ void SetSeconds(ModelCosts& costs, const DeviceRates& rates) {
 
 double FastestFlops(const ModelCosts& costs) {
   constexpr double kNoticeable = 0.05;
-  std::map<double, double>
-      of_size;  // from flops of a layer to the sum over all layers with as many
+  // Maps the flops of a layer to the sum over all layers with equally many.
+  std::map<double, double> of_size;
   double all = 0, fastest = 0;
   for (const LayerCost& layer : costs.layers) {
     of_size[layer.forward.flops] += layer.forward.flops;

@@ -149,8 +149,8 @@ class Front {
         const RunCost cost = stage_.CostOf(run);
         for (size_t k = 0; k < At(end).size(); ++k) {
           const Rest& rest = At(end)[k];
-          if (!is_recomputed && !rest.first.is_recomputed)
-            continue;  // two kept runs in a row are one run
+          // Two kept runs in a row are one run.
+          if (!is_recomputed && !rest.first.is_recomputed) continue;
           all.push_back({StageRuns::Add(cost, rest.cost, is_recomputed && !rest.has_recomputed),
                          run, k, is_recomputed || rest.has_recomputed});
         }

@@ -187,8 +187,8 @@ TEST(Advice, SaysSoWhereNothingHelps) {
   Job job = Chain(1, 1, 1);
   job.layers.resize(1);
   MachineRates rates = Plain();
-  rates.device = {.memory =
-                      1e9};  // weights are read, so time does not depend on the number of samples
+  // The time is that of reading the weights and does not depend on the number of samples.
+  rates.device = {.memory = 1e9};
   job.batch = {1, 1, 1};
   const Advice advice = Advise(Try(job, rates), {}, nullptr);
   for (const Remedy& remedy : advice.remedies) EXPECT_GT(remedy.ranks, 1) << remedy.what;

@@ -61,8 +61,8 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
   }
   if (plan.costs->has_seconds()) {
     options.costs = StepCosts(job, plan, *plan.costs, LinksOfStages(plan));
-    for (size_t s = 0; s < plan.stages.size();
-         ++s) {  // R, which is added later, runs together with I or B
+    // R is only added later, so its time counts as part of I or B here.
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
       options.costs.input_grad[s] += options.costs.recompute[s];
     }
   }

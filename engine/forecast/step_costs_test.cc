@@ -52,9 +52,8 @@ TEST(StepCostsTest, AStageIsTheSumOfItsLayersAndTheLastHasTheLoss) {
   const Plan plan = PlanJob(job, {}, nullptr);
   const schedule::Costs costs = StepCosts(job, plan, Seconds(job, plan));
   EXPECT_THAT(costs.forward, testing::ElementsAre(1, 2 + 3 + 0.25));
-  EXPECT_THAT(
-      costs.input_grad,
-      testing::ElementsAre(0, 20 + 30 + 0.5));  // the first stage has no gradient of its input
+  // The first stage has no gradient of its input.
+  EXPECT_THAT(costs.input_grad, testing::ElementsAre(0, 20 + 30 + 0.5));
   EXPECT_THAT(costs.weight_grad, testing::ElementsAre(100, 500));
   EXPECT_THAT(costs.begin, testing::ElementsAre(testing::DoubleEq((64 * 32 + 32) * 1e-3),
                                                 testing::DoubleEq((32 * 32 + 32 + 330) * 1e-3)))

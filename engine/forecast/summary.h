@@ -15,8 +15,8 @@ namespace strata {
 struct LayerSummary : LayerPlan {
   double flops = 0;           ///< of the forward; a multiply-add is two
   double training_flops = 0;  ///< of forward and backward
-  int64_t activation_bytes =
-      0;                     ///< what its stage keeps more for the backward because of this layer
+  /// Bytes that the stage keeps for the backward in addition because of this layer.
+  int64_t activation_bytes = 0;
   int64_t weight_bytes = 0;  ///< the parameters' values
   bool is_guess = false;     ///< written in Lua: estimated as elementwise or as a product
 };

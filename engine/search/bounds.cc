@@ -102,8 +102,8 @@ double StepAtLeast(const Candidate& candidate, const StageTable& table, const Tr
   const auto [reduce, sent, update] = LeastReduction(candidate, total, training, cluster);
   const bool splits = SplitsBackward(candidate.schedule);
   const double message = MessageAtLeast(candidate, table, cluster);
-  const double ways =
-      splits ? message : 2 * message;  // a waiting rank's delay from each rank before it
+  // The messages by which each earlier rank delays a rank that waits.
+  const double ways = splits ? message : 2 * message;
   // Means over the ranks. A rank with several stages can reduce one while it computes another.
   const double busy =
       micro_batches * total.seconds() + ways * candidate.pipe * (candidate.pipe - 1) / 2;

@@ -123,6 +123,12 @@ std::vector<StageLayout> LayoutsOf(const Job& job, const Extent& extent, bool ha
   return layouts;
 }
 
+/// The search that PlanJob() describes, a sequence of heuristics. Choose() evaluates every layout
+/// of stages with every schedule by simulation, then improves the best plan in turn: cuts that
+/// balance ranks, moves of single bounds, a searched program, and last the plans that ran before.
+/// Each candidate replaces the best only if it is better by a minimal share. The effort is counted
+/// in actions (left_, searched_left_) and not in time, so the result does not depend on the
+/// machine.
 class Chooser {
  public:
   Chooser(const Job& job, const UncutPlan& uncut_plan, const Extent& extent, Script* script)
@@ -266,8 +272,8 @@ class Chooser {
         .most = kMostRankCuts};
     std::optional<Candidate> best;
     for (const RankCut& cut : CutsByRank(*costs(), options)) {
-      if (cut.price >= (best ? best : best_)->price)
-        break;  // a lower bound: no later cut can be better
+      // The cut's price is a lower bound and they ascend, so no later cut can be better.
+      if (cut.price >= (best ? best : best_)->price) break;
       for (const std::string& schedule : WithSearch(layout.schedules)) {
         Attempt([&] {
           const Plan plan = CutAt(cut.bounds, layout.stage_ranks, schedule);
@@ -476,8 +482,8 @@ class Chooser {
 
 Job Narrowed(Job job, const Extent& extent) {
   if (!IsUsers(job)) {
-    if (job.schedule.name != "auto")
-      schedule::Fits(job.schedule.name, {});  // throws for an unknown name
+    // Fits() throws for an unknown name.
+    if (job.schedule.name != "auto") schedule::Fits(job.schedule.name, {});
     if (extent.ranks == 1 && job.stages_per_rank <= 1) return Simplest(std::move(job));
   }
   const std::vector<int> counts = StageCounts(job, extent);

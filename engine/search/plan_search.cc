@@ -433,8 +433,8 @@ class PlanSearch {
   std::priority_queue<Node> queue_;
   int64_t order_ = 0;
   std::map<std::tuple<const StageTable*, int, double, bool, bool>, std::vector<int>> cuts_;
-  std::set<std::shared_ptr<const StageTable>>
-      kept_tables_;  ///< keeps the tables alive to which cuts_ points
+  /// Keeps the tables alive that the keys of cuts_ point to.
+  std::set<std::shared_ptr<const StageTable>> kept_tables_;
   std::map<Kin, FoundPlan> best_;
   double limit_;
   double least_memory_ = kNever;

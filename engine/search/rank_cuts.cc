@@ -17,6 +17,10 @@ constexpr size_t kMostKept = 4000;
 /// Cuts are alike if each pair of their bounds differs by at most this share of the layers' time.
 constexpr double kAlike = 0.005;
 
+/// Computes the price of a cut. Prefix sums over the layers give each stage's work and memory in
+/// constant time; a rank's price adds up its stages and the wait for its first input. CutsByRank()
+/// enumerates all cuts, keeps the kMostKept cheapest in a heap, sorts them, and skips those that
+/// are alike. The cost is the number of cuts (at most kMostCuts) times the number of stages.
 class Pricer {
  public:
   Pricer(const ModelCosts& costs, const RankCutOptions& options)

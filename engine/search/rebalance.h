@@ -94,8 +94,8 @@ class Rebalancer {
   int64_t most_memory_ = 0;                   // bytes that a rank may take
   std::optional<ModelCosts> base_;            // costs of the layers, once they were measured
   std::vector<int> learnt_at_;                // the cuts of the last window
-  std::vector<double>
-      slowness_;  // per rank of the pipe axis: its time against that of its first steps
+  // Per rank of the pipe axis: its time relative to that of its first steps.
+  std::vector<double> slowness_;
   StepWindow window_;
   int found_ = 0;                   // consecutive windows that found better cuts
   int waits_ = 0, skips_ = 0;       // windows without a search: remaining, and in total

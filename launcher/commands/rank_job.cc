@@ -143,8 +143,8 @@ RankRange RankJob::Prepare(Reporter& reporter) {
 
 void RankJob::Run(int rank, RankReporter& reporter) {
   if (rank != 0) OnForked();
-  bool evaluating =
-      true;  // the starter has already printed what the script prints while it is evaluated
+  // The starter has already printed what the script prints while it is evaluated.
+  bool evaluating = true;
   lua::StateOptions options = StateOptionsOf(own_flags());
   options.print = [&](std::string_view text) {
     if (!evaluating) WriteToStdout(text);

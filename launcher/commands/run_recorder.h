@@ -21,8 +21,8 @@ struct PlannedRun {
   bool in_order = true;
   std::string device = "cpu";  ///< Plan::device
   std::string unordered = {};  ///< Plan::unordered
-  std::string rounding =
-      "1e-6";  ///< the relative difference that another order of summation may cause
+  /// The relative difference that another order of summation may cause.
+  std::string rounding = "1e-6";
 };
 
 /// The messages of a recorded training, in their order. The starter sends the first, rank 0 the

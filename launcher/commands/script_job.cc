@@ -179,9 +179,8 @@ Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOpti
   const int here = placement.first.local_world_size;
   const int gpus = options.gpus;
   const bool gpu_each = HasGpuEach(here);
-  if (gpu_each)
-    options.gpus = placement.world_size;  // every machine assumes a GPU for each rank, so that all
-                                          // make the same plan
+  // Every machine assumes a GPU for each rank, so that all make the same plan.
+  if (gpu_each) options.gpus = placement.world_size;
   Plan plan = PlanJob(job, options, &script);
   if (plan.transport != "threads" || placement.world_size == 1) return plan;
   throw ConfigError(

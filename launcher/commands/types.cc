@@ -91,8 +91,8 @@ std::string FunctionText(const Value& function, const std::string& name) {
   const Value::List& fields = function["fields"].as_list();
   std::string options = name + ".Options";
   std::ranges::replace(options, ':', '.');
-  const std::string& help =
-      function["help"].as_string();  // without the table at its end, which the class replaces
+  // The table at the end of the help is left out, because the class replaces it.
+  const std::string& help = function["help"].as_string();
   return Str(fields.empty() ? "" : OptionsClass(options, fields), "\n",
              Commented(help.substr(0, help.find("\nname ")), "--- "),
              fields.empty() ? "---@param ... any\n" : Str("---@param options? ", options, "\n"),

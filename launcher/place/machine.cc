@@ -32,7 +32,7 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-/// A value of a file such as /proc/cpuinfo: the text behind "name :".
+/// A value of a file such as /proc/cpuinfo: the text after "name :".
 std::string ValueBehind(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

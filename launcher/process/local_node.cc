@@ -47,8 +47,8 @@ class LocalNode : public Node {
       channel.parent.Close();
       RunStarter(program_, std::move(channel.child), launcher);
     }
-    ::setpgid(starter_,
-              starter_);  // the child does this too; the first of the two calls takes effect
+    // The child does this too; the first of the two calls takes effect.
+    ::setpgid(starter_, starter_);
     starter_channel_ = Channel(std::move(channel.parent));
     starter_channel_.StopWaiting();
   }

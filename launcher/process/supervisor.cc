@@ -418,8 +418,8 @@ std::string Supervisor::KeepRecord(const std::string& why, bool wanted) {
   for (auto& [number, flight] : flights_) {
     wanted |= flight.Has("hung");
     const auto n = static_cast<size_t>(number);
-    if (n < ends_.size() &&
-        (ends_.size() > 1 || flights_.size() == 1)) {  // only if each rank is a process
+    // Roles and positions are known only if each rank is a process.
+    if (n < ends_.size() && (ends_.size() > 1 || flights_.size() == 1)) {
       const RankEnd& end = ends_[n];
       flight.Set("role", end.role);
       const std::string& now = whereabouts_[number];

@@ -103,9 +103,9 @@ std::string Explain(const std::vector<RankEnd>& ranks, int cause) {
   const int world_size = static_cast<int>(ranks.size());
   std::string others;
   for (int i = 0; i < world_size; ++i) {
+    // All ranks may have reported one and the same error.
     const bool same =
-        ranks[i].error && ranks[cause].error &&
-        ranks[i].error->text == ranks[cause].error->text;  // the same error on both ranks
+        ranks[i].error && ranks[cause].error && ranks[i].error->text == ranks[cause].error->text;
     const std::string whereabouts = i == cause || same ? "" : Whereabouts(ranks[i], i);
     if (!whereabouts.empty()) others += Str("\n  ", whereabouts);
   }

@@ -161,8 +161,8 @@ TEST(FirstCauseTest, IsAFailureThatNobodyElseExplains) {
     for (const RankEnd& rank : ranks) {
       const bool vanished = !rank.error && rank.failed() && !rank.answered_abort;
       RC_ASSERT(!vanished || !first.error);  // a vanished rank comes before all errors
-      RC_ASSERT(!own_error(rank) || !first.error ||
-                own_error(first));  // own errors before those about peers
+      // A rank's own error comes before errors about lost peers.
+      RC_ASSERT(!own_error(rank) || !first.error || own_error(first));
     }
   }));
 }

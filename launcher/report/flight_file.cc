@@ -30,8 +30,8 @@ std::string WriteFlightFile(const Value& record, const std::string& folder) {
   try {
     const fs::path base = folder.empty() ? fs::path() : fs::path(folder);
     std::error_code error;
-    if (!base.empty())
-      fs::create_directories(base, error);  // an error shows when the file is written
+    // An error here is reported when the file is written.
+    if (!base.empty()) fs::create_directories(base, error);
     const std::string name = NameOfNow();
     std::string path = (base / (name + ".json")).string();
     for (int i = 2; fs::exists(path, error); ++i) {

@@ -341,8 +341,8 @@ void Predictions::Finish() {
 void Predictions::FinishSeveral() {
   const std::string beside = PlaceBeside(path_);
   std::vector<TensorDeclaration> outputs;
-  std::map<std::string, std::pair<int64_t, int64_t>>
-      places;  // offset and length within a sample's bytes
+  // Maps the name of an output to its offset and length within a sample's bytes.
+  std::map<std::string, std::pair<int64_t, int64_t>> places;
   int64_t sample_bytes = 0;
   for (size_t k = 0; k < row_.size(); ++k) {
     std::vector<int64_t> shape = row_[k].shape;

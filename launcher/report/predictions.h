@@ -29,8 +29,8 @@ struct PredictionOptions {
   /// The numbers of outputs whose rows are padded along their first dim. .jsonl leaves out what is
   /// beyond the sample's own length.
   std::set<size_t> filled_up = {};
-  std::function<int64_t(int64_t sample)> length_of =
-      {};  ///< a sample's own length; needed if filled_up is not empty
+  /// Returns a sample's own length by its number; needed if filled_up is not empty.
+  std::function<int64_t(int64_t sample)> length_of = {};
 };
 
 /// The formats, by the file's extension:

@@ -40,8 +40,8 @@ struct JobFacts {
   bool takes_weights = false;     ///< it starts from given weights
   int64_t tokens_per_sample = 0;  ///< 0: samples are not rows of tokens
   double sample_flops = 0;        ///< floating-point operations to train on one sample
-  double peak_flops =
-      0;  ///< operations per second of all ranks at the fastest layer's pace; 0 = unknown
+  /// Operations per second of all ranks at the fastest layer's pace; 0 = unknown.
+  double peak_flops = 0;
 };
 /// Sent by each machine's starter. `goes_on`: the training and its files continue another's.
 Value JobMessage(bool goes_on);

@@ -56,8 +56,8 @@ class Network {
 struct RankForecast {
   double busy = 0;   ///< seconds of compute
   double ready = 0;  ///< the second at which its last backward ends
-  double reduce =
-      0;  ///< seconds of reducing gradients over the replicas; with ZeRO also of gathering values
+  /// Seconds of reducing gradients over the replicas; with ZeRO also of gathering values.
+  double reduce = 0;
   double update = 0;  ///< seconds of the optimizer step
   double end = 0;     ///< the second at which its step ends
 

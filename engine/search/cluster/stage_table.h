@@ -64,8 +64,8 @@ class StageTable {
 
   Cost cost_;
   mutable std::vector<std::vector<double>> least_;
-  mutable std::vector<std::vector<StageCost>>
-      rows_;  // by begin and length - 1; negative seconds = not computed yet
+  // Indexed by begin and length - 1; negative seconds mean that the cost is not computed yet.
+  mutable std::vector<std::vector<StageCost>> rows_;
 };
 
 }  // namespace strata::search
