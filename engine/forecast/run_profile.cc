@@ -75,9 +75,9 @@ ModelCosts SharedOut(ModelCosts costs, const Plan& plan, const std::vector<int>&
 
 /// Solves for the seconds per action with which the simulated step takes as long as the measured
 /// one. A step is the longest of many chains of actions, so its time is a convex function of the
-/// seconds per action, and Newton's method converges to the root from above. If the training waited
-/// for data, the step tells nothing about actions; so they may take a twentieth of the step at
-/// most, and ten times their usual seconds.
+/// seconds per action, and Newton's method converges to the root. If the training waited for data,
+/// the step tells nothing about actions. So the result is at most ten times the usual seconds, plus
+/// a twentieth of the step divided by the number of actions of the longest row.
 double ActionSeconds(const schedule::Program& program, schedule::Costs costs,
                      const MeasuredStep& step) {
   constexpr double kSmall = 1e-6, kNear = 1e-3;
