@@ -32,9 +32,9 @@ struct Advice {
   Alternative now;
   double work = 0;            ///< share of the step spent computing, averaged over ranks
   std::vector<Limit> limits;  ///< the rest, largest first, without shares below 0.1 %
-  /// At most three, one per kind (the one that saves most). The cheapest come first: those that
-  /// need neither more memory nor more ranks, then those with more memory, then those with more
-  /// ranks.
+  /// At most three, one per kind (the cheapest, then the one that saves most). The cheapest come
+  /// first: those that need neither more memory nor more ranks, then those with more memory, then
+  /// those with more ranks.
   std::vector<Remedy> remedies;
 };
 

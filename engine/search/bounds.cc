@@ -175,8 +175,9 @@ std::vector<int> LiveAtLeast(const Candidate& candidate) {
     return std::vector<int>(static_cast<size_t>(candidate.stages()),
                             static_cast<int>(candidate.micro_batches));
   }
-  // Beyond two groups, more micro-batches do not change the result. If the ranks do not divide
-  // them, groups become larger, so the number is then kept.
+  // More than two groups of `pipe` micro-batches change nothing, unless `pipe` does not divide
+  // their number: then groups are larger, and the result is a few too low, which a lower bound may
+  // be.
   const int64_t groups = std::min<int64_t>(candidate.micro_batches / candidate.pipe, 2);
   const auto micro_batches =
       static_cast<int>(groups > 0 ? groups * candidate.pipe : candidate.micro_batches);

@@ -52,8 +52,8 @@ struct FoundPlans {
   int64_t considered = 0;  ///< candidates without their cuts
   int64_t bounded = 0;     ///< of these: those with cuts and a bound for them
   int64_t simulated = 0;   ///< simulated steps
-  /// If no candidate fits: the least memory per device, in bytes, of those that did not fit. 0: all
-  /// fitted.
+  /// The least memory per device, in bytes, among the candidates that did not fit; for some of them
+  /// it is only a lower bound. 0: all fitted.
   double least_memory = 0;
 };
 

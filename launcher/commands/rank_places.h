@@ -22,8 +22,8 @@ class RankPlaces {
   /// Call in the starter. If all processes are on this machine, makes the file in memory through
   /// which they meet, and their secret. Ranks on several machines use a store instead.
   void OpenMeeting(const RankRange& range);
-  /// Call in a process after its children were forked. It closes what only they need: only rank 0
-  /// may hold the socket of a store, so that the store ends with rank 0.
+  /// Closes the socket of the store. Call in a process that has forked the ranks, and in every rank
+  /// but 0: only rank 0 may hold this socket, so that the store ends with rank 0.
   void OnForked();
   /// The place of a rank that starts here.
   RankPlace Of(int rank) const;
