@@ -22,13 +22,13 @@ inline std::vector<std::string> StrataCommand(std::vector<std::string> arguments
   return arguments;
 }
 
-/// How a command ended.
+/// The end of a command.
 struct Ended {
   int code;
   std::string text;  ///< standard output and standard error together
 };
 
-/// Runs `strata ARGUMENTS` to its end; `input` is its standard input.
+/// Runs `strata ARGUMENTS` until it ends; `input` is its standard input.
 inline Ended Strata(std::vector<std::string> arguments, const std::string& input = "") {
   Child child(StrataCommand(std::move(arguments)), input);
   std::string text = child.Text();
@@ -41,7 +41,7 @@ inline std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-/// A process's state, from /proc/PID/stat.
+/// The state of a process, from /proc/PID/stat.
 struct ProcessState {
   char state = '?';  ///< 'R' runs, 'S' sleeps, 'T' is stopped
   pid_t parent = 0;
@@ -72,7 +72,7 @@ inline void StopAndWait(pid_t pid) {
   while (StateOf(std::to_string(pid)).state != 'T') ::sched_yield();
 }
 
-/// An endless training of two rank processes. The constructor returns when it has begun.
+/// A training of two rank processes that never ends. The constructor returns when it has begun.
 class LongTraining : public Child {
  public:
   LongTraining()
@@ -84,14 +84,14 @@ class LongTraining : public Child {
     const std::vector<pid_t> children = ChildrenOf(pid());
     if (children.size() != 1) return;
     starter = children[0];
-    // A fake engine's rank 0 waits for nobody: rank 1 may not have been started.
+    // Rank 0 of the fake engine does not wait for rank 1, which may not have been started yet.
     while (ranks.size() < 2 && StateOf(std::to_string(starter)).parent == pid()) {
       ::sched_yield();
       ranks = ChildrenOf(starter);
     }
   }
 
-  /// Waits for its end and returns the cause that it shows.
+  /// Waits until it ends and returns the cause that it shows.
   std::string Cause() {
     std::string text = Text();
     const size_t at = text.find("strata: ");

@@ -1,4 +1,4 @@
-// Main(): finds the command that is asked for, and the texts of its help.
+// Main(): finds the requested command, runs it, and shows the help texts.
 #include "launcher/command.h"
 
 #include <unistd.h>
@@ -56,8 +56,8 @@ const Command& FindOrThrow(const std::vector<Command>& commands, const std::stri
 
 bool AsksForHelp(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
-/// What the prompt's help says of a layer, a key, a function. A name that nobody knows is taken for
-/// a command's.
+/// The prompt's help for a layer, a key or a function. An unknown name is treated as the name of a
+/// command.
 std::string TopicHelp(const std::vector<Command>& commands, const std::string& topic) {
   const auto is_part = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.'; };
   if (!std::ranges::all_of(topic, is_part) || topic.ends_with(".lua")) {
@@ -104,8 +104,8 @@ int Dispatch(const std::vector<Command>& commands, const std::vector<std::string
     return 0;
   }
   const Command& command = FindOrThrow(commands, name);
-  // A command that takes no job (`run`) has --help right behind its name only; later flags belong
-  // to the file that it runs.
+  // A command that takes no job (`run`) accepts --help only directly after its name, because later
+  // flags belong to the file that it runs.
   const bool own_help = !rest.empty() && AsksForHelp(rest[0]);
   if (own_help || (command.takes_job && std::any_of(rest.begin(), rest.end(), AsksForHelp))) {
     return Help(commands, {name});
@@ -119,7 +119,8 @@ int Fail(int code, const std::string& text) {
   return code;
 }
 
-/// The exit code, of a command that wrote all it had to say.
+/// The exit code of a command. It becomes 1 if the command succeeded but its output could not be
+/// written.
 int Flushed(int code) {
   const bool arrived = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   return arrived || code != 0 ? code : Fail(1, "cannot write to standard output");

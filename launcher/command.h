@@ -13,11 +13,11 @@ namespace strata::launcher {
 struct Command {
   std::string name;
   std::string usage;       ///< what follows the name: "SCRIPT [--flags]"
-  std::string summary;     ///< one line
-  std::string details;     ///< for its own help: a paragraph, without a newline at the end
+  std::string summary;     ///< one line for the list of commands
+  std::string details;     ///< a paragraph for the command's help, without a final newline
   FieldTable flags = {};   ///< its own flags
-  bool takes_job = false;  ///< it takes a script, and every key of the job as a flag
-  /// Runs the command. `arguments` are those behind its name. Returns the exit code. Throws Error.
+  bool takes_job = false;  ///< true if it takes a script, and every key of the job as a flag
+  /// Runs the command. `arguments` are those after its name. Returns the exit code. Throws Error.
   int (*run)(const Command& command, const std::vector<std::string>& arguments) = nullptr;
 };
 
@@ -42,25 +42,25 @@ Command NewCommand();
 Command TypesCommand();
 Command CompletionCommand();
 
-/// The keys of a job that can be given by a flag and that this build has.
+/// The keys of a job that this build supports as flags.
 FieldTable JobFlags();
 
-/// Writes to standard output. Throws WorldError when that fails.
+/// Writes to standard output. Throws WorldError if that fails.
 void Print(std::string_view text);
 
-/// What the help begins with.
+/// The first sentence of the help.
 inline constexpr std::string_view kIntroduction =
     "Strata trains a network that a Lua script describes as a list of layers, cut into a pipeline "
     "of stages.";
 
-/// The texts of `strata help` and of `strata help COMMAND`. manual.h has the others.
+/// The texts of `strata help` and of `strata help COMMAND`; manual.h makes the other forms.
 std::string GeneralHelp(const std::vector<Command>& commands);
 std::string CommandHelp(const Command& command);
 
-/// The whole program. Runs the command that the arguments (without the program's name) name, or
+/// The whole program: runs the command that the arguments (without the program's name) name, or
 /// shows help. Errors go to standard error as "strata: TEXT". Returns the exit code: 0 = success, 1
-/// = a WorldError, 2 = the command line or the script is wrong (ConfigError), others are the
-/// command's.
+/// = a WorldError, 2 = an incorrect command line or script (ConfigError); other codes come from the
+/// command.
 int Main(const std::vector<Command>& commands, const std::vector<std::string>& arguments);
 
 }  // namespace strata::launcher

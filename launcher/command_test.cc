@@ -1,4 +1,4 @@
-// Tests of how commands are found, helped and how their errors end.
+// Tests that commands are found, that their help is shown, and how their errors are reported.
 #include "launcher/command.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-std::vector<std::string> ran;  // the last command's name and arguments
+std::vector<std::string> ran;  // the name and the arguments of the last command
 
 int Remember(const Command& command, const std::vector<std::string>& arguments) {
   ran = arguments;
@@ -100,7 +100,7 @@ TEST(MainTest, TheManualPageHasCommandsFlagsAndKeys) {
   for (const char* text : {".SS strata train SCRIPT", "\\fB\\-\\-nproc\\fR=", "\\-\\-optimizer"}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
-  EXPECT_THAT(page, Not(HasSubstr("svg")));  // it comes later
+  EXPECT_THAT(page, Not(HasSubstr("svg")));  // not supported by this build
 }
 
 TEST(MainTest, HelpForPrograms) {

@@ -1,5 +1,5 @@
-// Tests of the strata binary with the real engine: what it trains. (How its ranks end:
-// strata_test.cc.)
+// Tests of the strata binary with the real engine: the results of trainings. (strata_test.cc tests
+// how its processes end.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The exit codes of all commands, for the manual page, the reference and the tests.
+// The exit codes of all commands; the manual page, the reference and the tests use this table.
 #pragma once
 
 namespace strata::launcher {

@@ -1,9 +1,8 @@
 // An engine library without LibTorch, for tests of the commands. It is used with
-// $STRATA_ENGINE=launcher/libfake_engine.so. Its numbers are made up. $FAKE_ENGINE says what goes
-// wrong, in words such as "fail=1:2" (rank 1 throws in step 2), "crash=0:1" (rank 0 aborts in step
-// 1), "differ=2:1" (with 2 ranks the loss of step 1 is another) and "measure=0:0" (measuring layers
-// takes for ever). Loading the library changes the
-// file $FAKE_ENGINE_TOUCHES.
+// $STRATA_ENGINE=launcher/libfake_engine.so, and its numbers are invented. $FAKE_ENGINE lists
+// failures to simulate: "fail=1:2" (rank 1 throws in step 2), "crash=0:1" (rank 0 aborts in step
+// 1), "differ=2:1" (with 2 ranks the loss of step 1 is different) and "measure=0:0" (measuring
+// layers never ends). Loading the library writes to the file $FAKE_ENGINE_TOUCHES.
 #include <unistd.h>
 
 #include <atomic>
@@ -135,7 +134,7 @@ class FakeApi : public lua::EngineApi {
     return profile;
   }
 
-  /// Each pair has a bandwidth of its own.
+  /// Each pair of ranks gets a different bandwidth.
   LinkTable MeasureLinks(const std::string& transport, const RankPlace& place,
                          const std::string& host) const override {
     if (Asked("fail", place.rank, 0)) throw WorldError("the fake engine fails");

@@ -23,10 +23,12 @@ const std::vector<Command>& Commands() {
 
 namespace {
 
-/// What is closed would be the number of a file or a channel of ours, and get what is shown.
+/// Opens standard descriptors that are closed. Otherwise a file or a channel would get such a
+/// number, and output would be written into it.
 void OpenClosedStandardDescriptors() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // has the lowest number, this one
+    // open() returns the lowest free number, which is `fd`.
+    if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
 }
 
@@ -35,7 +37,7 @@ void OpenClosedStandardDescriptors() {
 
 int main(int argc, char** argv) {
   strata::launcher::OpenClosedStandardDescriptors();
-  ::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size, write() fails instead
+  ::signal(SIGXFSZ, SIG_IGN);  // at the limit of a file's size write() fails instead
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const int code = strata::launcher::Main(strata::launcher::Commands(), arguments);
   if (const strata::lua::EngineApi* engine = strata::lua::LoadedEngine()) engine->Quit(code);

@@ -9,7 +9,8 @@
 namespace strata::launcher {
 namespace {
 
-/// The text as roff shows it literally, hyphens included; no line of it is a request.
+/// Escapes the text for roff, so that it is shown literally, including hyphens, and no line is a
+/// request.
 std::string Roff(const std::string& text) {
   std::string roff;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// The program's help in other forms than a terminal's: the manual page, and a value for programs.
+// The program's help in other forms: as a manual page, and as a value for programs.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace strata::launcher {
 /// The manual page strata(1) in roff's man macros: commands, their flags, keys of a job.
 std::string ManualPage(const std::vector<Command>& commands);
 
-/// {version, commands = [{name, usage, summary, details, flags, takes_job}], exit_codes = [{code,
-/// means}], models, flags (the keys of a job that are flags)} and all of lua::Catalog(). It loads
-/// no engine.
+/// The help as a value: {version, commands = [{name, usage, summary, details, flags, takes_job}],
+/// exit_codes = [{code, means}], models, flags (the keys of a job that are flags)} and everything
+/// in lua::Catalog(). Does not load the engine.
 Value HelpValue(const std::vector<Command>& commands);
 
 }  // namespace strata::launcher

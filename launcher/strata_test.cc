@@ -1,5 +1,5 @@
-// Tests of the strata binary as a user runs it: commands on a small script, and the ends of its
-// processes. The engine is a fake one without LibTorch; engine_test.cc uses the real one.
+// Tests of the strata binary as a user runs it: commands on a small script, and how its processes
+// end. The engine is a fake one without LibTorch; engine_test.cc uses the real one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ std::string Replace(std::string text, const std::string& old, const std::string&
 constexpr const char* kFakeEngine = "launcher/libfake_engine.so";
 const bool kIsFake = ::setenv("STRATA_ENGINE", kFakeEngine, 1) == 0;
 
-/// With the fake engine, and with the real one.
+/// Tests that run with the fake engine and with the real one.
 class EnginesTest : public testing::TestWithParam<bool> {
  protected:
   EnginesTest() {
@@ -135,7 +135,8 @@ TEST(TrainTest, APrintOfTheScriptShowsOnce) {
   EXPECT_THAT(text, HasSubstr("hello\n"));
 }
 
-// The starter is no process of the terminal's foreground, and `stty tostop` stops those that write.
+// The starter is not in the terminal's foreground process group, and `stty tostop` stops background
+// processes that write.
 TEST(TrainTest, APrintOfTheScriptStopsNothing) {
   const std::string script = WriteScript("tostop.lua", "print('hello')\n" + ReadFile(kTiny));
   PtyChild child({"/bin/sh", "-c", Str("stty tostop; exec launcher/strata train ", script)});
@@ -179,7 +180,8 @@ TEST(TrainTest, AScriptThatDiffersEachTimeIsRefused) {
   const std::string script =
       WriteScript("moving.lua", Replace(ReadFile(kTiny), "\"tiny\"", "strata.read('name.txt')"));
   const std::string name = WriteScript("name.txt", "first");
-  ::setenv("FAKE_ENGINE_TOUCHES", name.c_str(), 1);  // between the starter and the ranks
+  // Loading the engine writes to the file, after the starter's evaluation and before the ranks'.
+  ::setenv("FAKE_ENGINE_TOUCHES", name.c_str(), 1);
   const Ended ended = Strata({"train", script, "--transport=gloo"});
   ::unsetenv("FAKE_ENGINE_TOUCHES");
   EXPECT_EQ(ended.code, 2);
@@ -325,7 +327,7 @@ TEST(TrainTest, PicturesNeedATrace) {
 
 TEST(PlanTest, AProcessThatMeasuresEndsWithItsLauncher) {
   const Misbehave misbehave("measure=0:0");
-  ::setenv("STRATA_CACHE", (testing::TempDir() + "/measured").c_str(), 1);  // nothing is known
+  ::setenv("STRATA_CACHE", (testing::TempDir() + "/measured").c_str(), 1);  // an empty cache
   Child child(StrataCommand({"plan", kTiny, "--partition=time"}));
   ::unsetenv("STRATA_CACHE");
   ASSERT_EQ(child.Line(), "measuring");
@@ -337,7 +339,7 @@ TEST(PlanTest, AProcessThatMeasuresEndsWithItsLauncher) {
 
 TEST(PlanTest, AFileThatCannotBeWrittenIsNamedBeforeItMeasures) {
   const Misbehave misbehave("measure=0:0");
-  ::setenv("STRATA_CACHE", (testing::TempDir() + "/unmeasured").c_str(), 1);  // nothing is known
+  ::setenv("STRATA_CACHE", (testing::TempDir() + "/unmeasured").c_str(), 1);  // an empty cache
   const Ended ended = Strata({"plan", kTiny, "--write_costs=/no/folder/costs.json"});
   ::unsetenv("STRATA_CACHE");
   EXPECT_EQ(ended.code, 1);
@@ -392,7 +394,7 @@ TEST(RunTest, ASecondCtrlCEndsARunawayPattern) {
   while (::waitid(P_PID, static_cast<id_t>(child.pid()), &ended, WEXITED | WNOHANG | WNOWAIT) ==
              0 &&
          ended.si_pid == 0) {
-    child.Kill(SIGINT);  // again and again: one that is still pending swallows the next
+    child.Kill(SIGINT);  // repeated, because a pending signal absorbs the next one
   }
   EXPECT_EQ(child.Text(), "strata: interrupted\n");
   EXPECT_EQ(child.Wait(), -SIGINT);

@@ -1,4 +1,4 @@
-// Helpers for the launcher's tests: a Terminal whose output a test can read, a step to report.
+// Helpers for the launcher's tests: a Terminal whose output a test can read, and a step to report.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ class CapturedTerminal {
   Terminal terminal_{pipe_.write.get(), pipe_.write.get()};
 };
 
-/// What rank 0 tells of a step.
+/// A step as rank 0 reports it.
 inline StepResult ReportedStep(int64_t step, double loss) {
   StepResult result;
   result.step = step;

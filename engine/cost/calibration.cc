@@ -19,12 +19,13 @@ struct Probe {
   DType dtype = DType::kFloat32;
 };
 
-/// A job waits for them no longer, though a slow machine may not come to the last ones.
+/// The time limit for measuring the probes. A slow machine may not reach the last ones.
 constexpr double kMostSeconds = 5;
 
-/// Products of few rows are slow, those of a matrix that caches do not hold too. The first dozen,
-/// measured together, has something of every kind, for time may not suffice for more. A pass of all
-/// takes some 0.3 s on a core.
+/// The probes. Products of few rows are slow, and so are products with a matrix that does not fit
+/// into caches; so both occur. The first twelve are measured in the first round and include every
+/// kind, because the time may not suffice for more. Forward and backward of all probes take about
+/// 0.3 s on one core.
 const std::vector<Probe>& Probes() {
   static const std::vector<Probe> kProbes = {
       {"Linear", {1024, 1024}, {4, 1024}},
@@ -64,7 +65,8 @@ const std::vector<Probe>& Probes() {
   return kProbes;
 }
 
-/// Adam with its defaults. Its step goes by bytes, as those of others do.
+/// Adam with its default options. The time of its step is scaled by bytes to those of other
+/// optimizers.
 OptimizerSpec AnyOptimizer() {
   const auto adamw = std::ranges::find(OptimizerTypes(), "adamw", &OptionTable::name);
   return {.type = adamw->name, .options = Canonicalize(adamw->fields, {}), .groups = {}};
@@ -75,12 +77,13 @@ constexpr std::pair<Work LayerCost::*, double PassSeconds::*> kPasses[] = {
     {&LayerCost::input_grad, &PassSeconds::input_grad},
     {&LayerCost::weight_grad, &PassSeconds::weight_grad}};
 
-/// Whether the layers are products of rows, other products, or none.
+/// True if both layers are products of rows, both are other products, or both are no products.
 bool AreAlike(const LayerCost& a, const LayerCost& b) {
   return (a.forward.flops > 0) == (b.forward.flops > 0) && a.multiplies_rows == b.multiplies_rows;
 }
 
-/// How much a probe says about a layer (Shepard's inverse distances, of logarithms).
+/// The weight of a probe for a layer: Shepard's inverse-distance weighting, with the logarithms of
+/// size and of operations per byte as coordinates.
 double Weight(const LayerCost& layer, const LayerCost& probe) {
   const auto intensity = [](const Work& work) {
     return std::log(0.01 + work.flops / (1 + work.bytes));
@@ -92,31 +95,32 @@ double Weight(const LayerCost& layer, const LayerCost& probe) {
   return 1 / (squared * squared);
 }
 
-/// What passes compute, without what they send along the model axis.
+/// The nominal seconds of a pass without its messages along the model axis.
 double ComputeSeconds(const Work& work, const DeviceRates& rates) {
   Work alone = work;
   alone.axis_bytes = 0;
   return Seconds(alone, rates);
 }
 
-/// Work of one kind that was measured.
+/// A measurement of one kind of work.
 struct Sample {
   std::string kind;
   LayerCost cost;
   PassSeconds taken;     ///< 0 = not known
-  bool is_alone = true;  ///< nothing else was measured with it
+  bool is_alone = true;  ///< false: derived by subtracting other parts
 };
 
-/// What is known of kinds of work.
+/// The measured samples, from which seconds of other work of the same kinds are estimated.
 class Samples {
  public:
   explicit Samples(const DeviceRates& rates) : rates_(rates) {}
 
   void Add(Sample sample) { samples_.push_back(std::move(sample)); }
 
-  /// Of one pass of such work: its nominal seconds, times what those samples of its kind took that
-  /// are near to it. Of a kind without any all those count that multiply in the same way. A part of
-  /// a layer ("TransformerEncoderLayer.ff") takes after the whole.
+  /// Returns the seconds of one pass: its nominal seconds, multiplied by the weighted geometric
+  /// mean of measured to nominal seconds of the samples of its kind. For a kind without samples all
+  /// samples count that multiply in the same way. A part of a layer ("TransformerEncoderLayer.ff")
+  /// uses the samples of the whole layer type.
   double Seconds(const std::string& given_kind, const LayerCost& cost, size_t pass) const {
     const auto& [work, seconds] = kPasses[pass];
     const std::string kind = given_kind.substr(0, given_kind.find('.'));
@@ -144,15 +148,16 @@ class Samples {
   std::vector<Sample> samples_;
 };
 
-/// A layer's work by kinds; where it is of one kind, that of its type.
+/// The parts of a layer's work by kind. A layer without parts is one part of its type's kind.
 std::vector<LayerPart> PartsOf(const LayerCost& cost, const std::string& type) {
   if (!cost.parts.empty()) return cost.parts;
   LayerPart all = {.kind = type, .cost = cost};
   return {std::move(all)};
 }
 
-/// Probes that do one kind of work are samples of it. Of those that do several, as transformer
-/// layers do, what is left when the others are taken off is a sample of what is their own.
+/// A probe with one part is a sample of that kind. For a probe with several parts, such as a
+/// transformer layer, the estimated seconds of the other parts are subtracted; what remains is a
+/// sample of the part that is the type's own.
 Samples SamplesOf(const std::vector<LayerSpec>& probes, const ModelCosts& nominal,
                   const Profile& measured, const DeviceRates& rates) {
   Samples samples(rates);
@@ -169,7 +174,7 @@ Samples SamplesOf(const std::vector<LayerSpec>& probes, const ModelCosts& nomina
           left.*kPasses[pass].second -= samples.Seconds(part.kind, part.cost, pass);
         }
       }
-      // What is left of a difference says little where it is small.
+      // A small remainder of a difference is mostly measurement error, so it is dropped.
       constexpr double kLeast = 0.1;
       for (const auto& [work, seconds] : kPasses) {
         if (left.*seconds < kLeast * measured.layers[i].*seconds) left.*seconds = 0;
@@ -180,15 +185,15 @@ Samples SamplesOf(const std::vector<LayerSpec>& probes, const ModelCosts& nomina
   return samples;
 }
 
-/// Of all parts.
+/// The estimated seconds of one pass, summed over the parts.
 double SumOf(const std::vector<LayerPart>& parts, const Samples& samples, size_t pass) {
   double sum = 0;
   for (const LayerPart& part : parts) sum += samples.Seconds(part.kind, part.cost, pass);
   return sum;
 }
 
-/// How many times as long as its parts a layer takes whose type has probes of several parts: what
-/// none of the parts explains. 1 for other types.
+/// The factor by which a layer takes longer than the sum of its parts, from the probes of its type
+/// that have several parts. 1 for other types.
 double Unexplained(const LayerCost& layer, const std::string& type, size_t pass,
                    const std::vector<LayerSpec>& probes, const ModelCosts& nominal,
                    const Profile& measured, const Samples& samples) {
@@ -248,7 +253,8 @@ void Calibration::SetSeconds(const Profile& measured, const std::vector<LayerSpe
     for (size_t pass = 0; pass < std::size(kPasses); ++pass) {
       Work& work = cost.*kPasses[pass].first;
       const double sum = SumOf(PartsOf(cost, type), samples, pass);
-      const std::string whole = type.substr(0, type.find('.'));  // of a part of a layer
+      // `type` may be that of a part; `whole` is then the type of its layer.
+      const std::string whole = type.substr(0, type.find('.'));
       work.seconds = AxisSeconds(work, measured.link, rates) +
                      sum * Unexplained(cost, whole, pass, job_.layers, nominal_, measured, samples);
     }

@@ -1,6 +1,7 @@
-// Calibration: the seconds of layers that nobody measured, from what a few others take on this
-// machine. These probes, of common types and sizes, are measured and kept as the layers of any job
-// are (profile.h), once for each processor, number of threads and version.
+// Calibration: estimates the seconds of layers that were not measured from a few layers, the
+// probes, that were measured on this machine. The probes have common types and sizes. They are
+// measured and cached like the layers of any job (profile.h), once for each processor, number of
+// threads and version.
 #pragma once
 
 #include "engine/cost/layer_costs.h"
@@ -11,27 +12,30 @@ namespace strata {
 
 class Calibration {
  public:
-  /// With the device, the threads, the copies and the precision of `like`.
+  /// Takes the device, the threads, the copies and the precision from `like`.
   explicit Calibration(const MeasureTask& like);
   Calibration(const Calibration&) = delete;
 
-  /// Measures the probes. The first layer's input is the task's; that of any other is what
-  /// `outputs` has for the one before, though no probe gives it.
+  /// The task that measures the probes. The probes are no chain: the input of the first is the
+  /// task's input, and the input of each later probe is stored in `outputs` at the place of the
+  /// probe before it, although that probe does not compute it.
   const MeasureTask& task() const { return task_; }
 
-  /// Sets all seconds of the layers' costs: of each part of a layer's work (LayerCost::parts)
-  /// NominalDevice()'s, each pass times what it took of the probes in place of their nominal
-  /// seconds. The probes of the part's kind count, the more the nearer they are by operations per
-  /// byte and by size; of a kind without probes all those count that multiply in the same way, or
-  /// do not multiply. Of a probe with several parts the one that is its own takes what is left of
-  /// the others. Probes that time did not suffice for do not count. `measured`: of task().
+  /// Sets all seconds of `costs`. The seconds of a layer are the sum over its parts
+  /// (LayerCost::parts) of the part's seconds by NominalDevice(), multiplied by the ratio of
+  /// measured to nominal seconds that the probes had. The ratio is a weighted mean over the probes
+  /// of the part's kind; a probe weighs more the nearer it is in operations per byte and in size.
+  /// For a kind without probes, all probes count that multiply in the same way as the part, or that
+  /// do not multiply either. For a probe with several parts, its own part gets what remains after
+  /// the others are subtracted. Probes that were not measured for lack of time do not count.
+  /// `measured`: the profile of task().
   void SetSeconds(const Profile& measured, const std::vector<LayerSpec>& layers,
                   ModelCosts& costs) const;
 
  private:
   Job job_;
   MeasureTask task_;
-  ModelCosts nominal_;  ///< of the probes
+  ModelCosts nominal_;  ///< nominal costs of the probes
 };
 
 }  // namespace strata

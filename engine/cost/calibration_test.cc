@@ -11,8 +11,8 @@
 namespace strata {
 namespace {
 
-/// Predicts for one layer on a machine where each probe takes `factor(spec, rows)` times its
-/// nominal seconds, and time sufficed for the first `measured`.
+/// Estimates one layer on a machine where each probe takes `factor(spec, rows)` times its nominal
+/// seconds. Only the first `measured` probes were measured in time.
 template <class Factor>
 class Machine {
  public:
@@ -30,7 +30,7 @@ class Machine {
     profile_.update = 28e-9;
   }
 
-  /// How many times as long as nominally the passes of a layer take.
+  /// The ratio of estimated to nominal seconds of a layer's forward.
   double Estimate(const LayerSpec& spec, const TensorSpec& input) const {
     const ModelCosts nominal = Nominal(spec, {input});
     ModelCosts costs = nominal;
@@ -77,10 +77,10 @@ TEST(Calibration, ALayerTakesAfterTheNearestProbesOfItsType) {
   EXPECT_NEAR(machine.Estimate(Layer("GELU", {}), {{7, 100}}), 5, 0.1);
 }
 
-// A first run whose time sufficed for products of rows alone took convolutions to be 2.5 times
-// slower than they are.
+// Regression: a first run that had time only for products of rows estimated convolutions 2.5 times
+// too slow.
 TEST(Calibration, TheFirstRoundHasSomethingOfEveryKind) {
-  constexpr size_t kRound = 12;  // of the profiler
+  constexpr size_t kRound = 12;  // probes per round of the profiler
   const Machine machine(
       [](const LayerSpec& spec, int64_t) {
         const std::map<std::string, double> factors = {{"Linear", 2},      {"Conv2d", 3},
@@ -123,7 +123,7 @@ TEST(Calibration, WhatHoldsLayersTakesWhatTheyTake) {
 }
 
 TEST(Calibration, WhatNoPartExplainsIsTheTypes) {
-  // Its parts are three times as fast as the whole.
+  // The whole layer is three times as slow as its parts.
   const Machine machine([](const LayerSpec& spec, int64_t) {
     return spec.type == "TransformerDecoderLayer" ? 6. : 2.;
   });

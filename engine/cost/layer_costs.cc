@@ -17,17 +17,17 @@
 namespace strata {
 namespace {
 
-/// Elements of the parameter that one of `model` ranks has.
+/// The number of elements of the parameter on one of `model` ranks.
 int64_t OwnElements(const ParameterSpec& parameter, int model) {
   return parameter.share ? parameter.elements() / model : parameter.elements();
 }
 
-/// In the flat buffers of the engine every parameter starts at a multiple of 16 elements.
+/// In the engine's flat buffers every parameter starts at a multiple of 16 elements.
 int64_t Padded(int64_t elements) { return (elements + 15) / 16 * 16; }
 
-/// `states`: how many copies of the layer's state there are. In half precision layers see a copy of
-/// the parameters, but for a layer with a type of its own; that norms do without is less than a
-/// percent.
+/// Adds the bytes of a layer's parameters. `states`: the number of copies of the layer's buffers.
+/// In half precision the layers compute on a copy of the parameters, except layers with a type of
+/// their own. Norms do without the copy too; that is less than a percent and is ignored.
 void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int layer, int model,
                    int states, LayerCost& cost) {
   const LayerSpec& spec = layers[static_cast<size_t>(layer)];
@@ -61,13 +61,14 @@ LayerCost CostOf(const LayerSpec& spec, const TensorSpecs& inputs, const TensorS
   return tape.Finish(TraceLayer(tape, spec, tape.inputs(), outputs));
 }
 
-/// What the optimizer keeps, and what its step reads and writes, for each element.
+/// Sets the bytes per element of the optimizer state and of the memory that the optimizer step
+/// touches.
 void AddOptimizer(const OptimizerSpec& optimizer, DType params, ModelCosts& costs) {
   costs.moments = CountMoments(optimizer);
   const auto size = static_cast<double>(DTypeSize(params));
   costs.state_bytes = size * costs.moments;
-  costs.update_bytes =
-      size * (3 + 2 * costs.moments);  // values and moments read and written, gradients read
+  // Values and moments are read and written, gradients are read.
+  costs.update_bytes = size * (3 + 2 * costs.moments);
 }
 
 void SetSeconds(LayerCost& cost, const DeviceRates& rates) {
@@ -103,7 +104,7 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
       model > 1 ? LayOut(job.layers, loss_takes_parts) : job.layers;
   ModelCosts costs;
   AddOptimizer(job.optimizer, job.precision.params, costs);
-  // Unless every step counts, the engine keeps the state from before the step that runs.
+  // Unless job.nonfinite is "warn", the engine keeps the state from before the current step.
   const int states = job.nonfinite == "warn" ? 1 : 2;
   std::vector<TensorSpecs> inputs;
   if (!input.empty()) inputs = LayerInputs(layers, input, outputs);
@@ -160,7 +161,8 @@ void SetSeconds(ModelCosts& costs, const DeviceRates& rates) {
 
 double FastestFlops(const ModelCosts& costs) {
   constexpr double kNoticeable = 0.05;
-  std::map<double, double> of_size;  // flops of a layer, and of all that are alike
+  // Maps the flops of a layer to the sum over all layers with equally many.
+  std::map<double, double> of_size;
   double all = 0, fastest = 0;
   for (const LayerCost& layer : costs.layers) {
     of_size[layer.forward.flops] += layer.forward.flops;
@@ -181,7 +183,7 @@ StageCost SumLayers(const ModelCosts& costs, int begin, int end, std::span<const
   const StageRuns stage(costs, begin, end);
   const std::vector<Run> runs = RunsOf(begin, end, segments);
   StageCost sum = stage.none();
-  bool is_again = false;  // one behind is recomputed
+  bool is_again = false;  // a later run is recomputed
   for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
     sum = StageRuns::Add(stage.CostOf(*run), sum, run->is_recomputed && !is_again);
     is_again |= run->is_recomputed;

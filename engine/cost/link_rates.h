@@ -1,21 +1,22 @@
-// LinkRates: what a message between two ranks takes.
+// LinkRates: latency and bandwidth of the link between two ranks.
 #pragma once
 
 #include <algorithm>
 
 namespace strata {
 
-/// One direction between two ranks, for one of them while all others send too.
+/// The rates of one direction of a link, as one rank sees them while all other ranks send too.
 struct LinkRates {
   double latency = 0;    ///< seconds
-  double bandwidth = 0;  ///< bytes per second; 0 = any number at once
+  double bandwidth = 0;  ///< bytes per second; 0 = unlimited
 
-  /// False where messages take no time.
+  /// False if messages take no time.
   bool takes_time() const { return latency > 0 || bandwidth > 0; }
-  /// Of a message: while it occupies the link, and in all.
+  /// Seconds for which a message of `bytes` occupies the link. Seconds() adds the latency.
   double Transfer(double bytes) const { return bandwidth > 0 ? bytes / bandwidth : 0; }
   double Seconds(double bytes) const { return latency + Transfer(bytes); }
-  /// What whoever waits for messages over both waits for.
+  /// The rates for a rank that waits for a message over each of the two links: the larger latency
+  /// and the smaller bandwidth.
   LinkRates SlowerOf(const LinkRates& other) const {
     const bool is_first = other.bandwidth == 0 || (bandwidth > 0 && bandwidth < other.bandwidth);
     return {std::max(latency, other.latency), is_first ? bandwidth : other.bandwidth};

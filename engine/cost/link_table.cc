@@ -20,7 +20,7 @@ namespace {
 constexpr int kVersion = 1;
 constexpr int kShownRanks = 8;
 
-/// Where the pair of `a` < `b` is among those of `ranks`.
+/// The index of the pair `a` < `b` in the list of the pairs of `ranks` ranks.
 size_t PlaceOf(int a, int b, int ranks) {
   return static_cast<size_t>(a) * (2 * static_cast<size_t>(ranks) - a - 1) / 2 + (b - a - 1);
 }
@@ -94,7 +94,7 @@ std::vector<LinkRates> ReadPairs(const Value& list, int ranks, const std::string
   return pairs;
 }
 
-/// "a" for a single rank there, "a (ranks 0-3)".
+/// "a (rank 0)" for a single rank on the host, else "a (ranks 0-3)".
 std::string RanksText(const std::string& host, const std::vector<int>& ranks) {
   if (ranks.size() == 1) return Str(host, " (rank ", ranks[0], ")");
   const bool is_row = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
@@ -157,7 +157,7 @@ LinkTable ReadLinksFile(const std::string& path) {
 
 std::string LinksText(const LinkTable& table) {
   std::map<std::string, std::vector<int>> machines;
-  std::vector<std::string> names;  // in the order of their first ranks
+  std::vector<std::string> names;  // in the order of their lowest ranks
   for (int rank = 0; rank < table.ranks(); ++rank) {
     std::vector<int>& ranks = machines[table.hosts()[rank]];
     if (ranks.empty()) names.push_back(table.hosts()[rank]);

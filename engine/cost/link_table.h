@@ -1,5 +1,5 @@
-// LinkTable: what messages take between each two ranks of a job, and the files that keep it.
-// engine/runtime/measure_links.h measures; here nothing is sent.
+// LinkTable: the link rates between each two ranks of a job, and the files that store them. This
+// package only stores the rates; engine/runtime/measure_links.h measures them.
 #pragma once
 
 #include <string>
@@ -12,20 +12,21 @@ namespace strata {
 
 class LinkTable {
  public:
-  /// The most ranks of a table, which has a link for each two of them.
+  /// The largest number of ranks; the table has a link for each pair of them.
   static constexpr int kMostRanks = 1024;
 
-  /// `hosts`: the name of each rank's machine. `pairs`: of ranks (0, 1), (0, 2), ..., (1, 2), ...
-  /// REQUIRES: 2 to kMostRanks ranks, and a link for each pair.
+  /// `hosts`: the name of each rank's machine. `pairs`: the links of the rank pairs in the order
+  /// (0, 1), (0, 2), ..., (1, 2), ... REQUIRES: 2 to kMostRanks ranks, and a link for each pair.
   LinkTable(std::string transport, std::vector<std::string> hosts, std::vector<LinkRates> pairs);
 
   int ranks() const { return static_cast<int>(hosts_.size()); }
-  /// Over which they were measured: "gloo" or "nccl".
+  /// The transport that was measured: "gloo" or "nccl".
   const std::string& transport() const { return transport_; }
   const std::vector<std::string>& hosts() const { return hosts_; }
-  /// Between two different ranks, in either direction.
+  /// The link between two different ranks, in either direction.
   const LinkRates& Of(int a, int b) const;
-  /// What the slowest pair of these ranks takes; no time where there are fewer than two.
+  /// The slowest rates among all pairs of `ranks`. Fewer than two ranks give rates that take no
+  /// time.
   LinkRates Slowest(const std::vector<int>& ranks) const;
 
   bool operator==(const LinkTable&) const = default;
@@ -36,17 +37,18 @@ class LinkTable {
   std::vector<LinkRates> pairs_;
 };
 
-/// For the key `links`: {"links" = 1, "transport", "hosts" = [NAME, ...], "pairs" = [{"ranks" = [a,
-/// b], "latency" (seconds), "bandwidth" (bytes per second)}, ...]}.
+/// The value for the key `links`: {"links" = 1, "transport", "hosts" = [NAME, ...], "pairs" =
+/// [{"ranks" = [a, b], "latency" (seconds), "bandwidth" (bytes per second)}, ...]}.
 Value ToValue(const LinkTable& table);
-/// Reads it back. Throws ConfigError, beginning with `where`: another format, a pair that is
-/// missing, there twice or not one of two ranks, a number that is none, a name that is not known.
+/// Reads a table from such a value. Throws ConfigError, beginning with `where`, for another format,
+/// a pair that is missing, is there twice or does not name two ranks, a value that is not a number
+/// in range, or an unknown key.
 LinkTable ReadLinks(const Value& value, const std::string& where);
-/// Of the file at `path`. Throws ConfigError also where it cannot be read.
+/// Reads the file at `path`. Throws ConfigError also if the file cannot be read.
 LinkTable ReadLinksFile(const std::string& path);
 
-/// A line for each pair, of as many ranks as fit on a page; else one for each two machines, by the
-/// slowest pair of theirs.
+/// A text table with a line for each pair of ranks, if there are at most 8 ranks; else with a line
+/// for each pair of machines, showing the slowest pair of their ranks.
 std::string LinksText(const LinkTable& table);
 
 }  // namespace strata

@@ -15,7 +15,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Of three ranks on two machines; the slowest is between 0 and 2.
+/// A table of three ranks on two machines; the slowest link is between ranks 0 and 2.
 LinkTable Three() { return {"gloo", {"a", "a", "b"}, {{1e-5, 2e9}, {5e-5, 1e8}, {4e-5, 2e8}}}; }
 
 TEST(LinkTable, HasALinkForEachTwoRanks) {
@@ -51,7 +51,7 @@ std::string ErrorOf(const std::string& json) {
   return ConfigErrorOf([&] { ReadLinks(Value::FromJson(json), "links: a.json"); });
 }
 
-/// A table of two ranks with other pairs.
+/// The error of reading a table of two ranks with these pairs.
 std::string WithPairs(const std::string& pairs) {
   return ErrorOf(R"({"links": 1, "transport": "gloo", "hosts": ["a", "b"], "pairs": )" + pairs +
                  "}");
@@ -87,7 +87,7 @@ TEST(LinkTable, ShowsPairsOrMachines) {
   std::vector<std::string> hosts(8, "a");
   hosts.resize(kRanks, "b");
   std::vector<LinkRates> pairs(kRanks * (kRanks - 1) / 2, {1e-5, 1e9});
-  pairs.back().bandwidth = 5e8;  // of ranks 10 and 11
+  pairs.back().bandwidth = 5e8;  // the link of ranks 10 and 11
   const std::string text = LinksText({"gloo", hosts, pairs});
   EXPECT_THAT(text, AllOf(HasSubstr("a (ranks 0-7)   each other"),
                           HasSubstr("a (ranks 0-7)   b (ranks 8-11)"), HasSubstr("500 MB/s"),

@@ -12,7 +12,8 @@ namespace strata {
 Value ReadMeasuredFile(const std::string& key, const std::string& path) {
   std::error_code error;
   std::ifstream file;
-  // Folders open too, a pipe waits for its writer and a device has no end.
+  // Only regular files are opened: opening a folder succeeds, a pipe waits for its writer, and a
+  // device may have no end.
   if (std::filesystem::is_regular_file(path, error)) file.open(path);
   if (!file.is_open()) throw ConfigError(Str(key, ": cannot read the file ", path));
   const std::string text(std::istreambuf_iterator<char>(file), {});

@@ -1,4 +1,5 @@
-// Files of what was measured, which keys of a job name: costs, links. Private to the package.
+// Reads the files of measurements that the job keys `costs` and `links` name. Private to the
+// package.
 #pragma once
 
 #include <string>
@@ -7,8 +8,8 @@
 
 namespace strata {
 
-/// The JSON of the file at `path`, which the job's `key` names. Throws ConfigError, beginning with
-/// the key: no such file, an empty one, no JSON.
+/// The JSON value of the file at `path`, which the job's `key` names. Throws ConfigError, beginning
+/// with the key, if the file cannot be read, is empty or holds no valid JSON.
 Value ReadMeasuredFile(const std::string& key, const std::string& path);
 
 }  // namespace strata

@@ -26,7 +26,7 @@ double SecondsAt(const Value& table, const char* name, const std::string& where)
   return NumberAt(table, name, "seconds", where);
 }
 
-/// The share of a pass that one rank of the model axis has.
+/// The share of a pass that one rank of the model axis computes.
 double ShareOf(const Work& own, const Work& whole) {
   if (whole.flops > 0) return own.flops / whole.flops;
   return whole.bytes > 0 ? own.bytes / whole.bytes : 1;
@@ -46,7 +46,7 @@ void RefuseCosts(const std::string& where, const std::string& why) {
   throw ConfigError(Str(where, ": these are no costs of this job: ", why));
 }
 
-/// What a number of the file must be for this job.
+/// Throws ConfigError unless the number in the file is the one that the job has.
 void ExpectInt(const Value& value, const char* name, int64_t expected, const std::string& where) {
   if (value[name].is_int() && value[name].as_int() == expected) return;
   RefuseCosts(where, Str(name, " is ", value[name].Describe(), ", the job has ", expected));

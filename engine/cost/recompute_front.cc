@@ -11,12 +11,12 @@
 namespace strata {
 namespace {
 
-/// A way for the layers from some one to the stage's end.
+/// A solution for the layers from some layer to the end of the stage.
 struct Rest {
   StageCost cost;
-  Run first;                    ///< its first run
-  size_t next = 0;              ///< the rest behind that, by its place among those
-  bool has_recomputed = false;  ///< a run of it is
+  Run first;        ///< the first run of this rest
+  size_t next = 0;  ///< index of the solution behind that run, among those that begin there
+  bool has_recomputed = false;  ///< true if one of its runs is recomputed
 };
 
 using Memory = std::array<int64_t, 5>;
@@ -26,13 +26,14 @@ Memory MemoryOf(const StageCost& cost) {
           cost.input_grad_peak};
 }
 
-/// Whether `a` is at least as good in everything, whatever comes before both.
+/// True if `a` is at least as good as `b` in every price, whatever runs come before both.
 bool IsAsGood(const Rest& a, const Rest& b) {
-  // Without a recomputed run the next one is the last, and weighs more; and a stage without any has
-  // no R, which is worth something even where layers take no time.
+  // A rest without a recomputed run makes the run before it the last recomputed one, which needs
+  // more memory. And a stage without any segment has no R action, which is an advantage even if
+  // layers take no time. So such rests are not compared with others.
   if (a.has_recomputed != b.has_recomputed) return false;
   if (a.cost.recompute.seconds > b.cost.recompute.seconds) return false;
-  if (!a.cost.keeps_output && b.cost.keeps_output) return false;  // it has to be held for the link
+  if (!a.cost.keeps_output && b.cost.keeps_output) return false;  // the output is held for the link
   const Memory mine = MemoryOf(a.cost), others = MemoryOf(b.cost);
   for (size_t i = 0; i < mine.size(); ++i) {
     if (mine[i] > others[i]) return false;
@@ -50,10 +51,11 @@ void SortBySeconds(std::vector<Rest>& rests) {
   });
 }
 
-/// Those of which no other is as good, by their seconds. REQUIRES: sorted so.
+/// Returns the solutions that no other one dominates. REQUIRES: `rests` are sorted by
+/// SortBySeconds().
 std::vector<Rest> BestOf(std::vector<Rest> rests) {
   std::vector<Rest> best;
-  size_t last = 0;  // that was as good as another: often it is again
+  size_t last = 0;  // the last one that dominated another: it often dominates the next too
   for (Rest& rest : rests) {
     if (!best.empty() && IsAsGood(best[last], rest)) continue;
     const auto is_as_good = [&](const Rest& other) { return IsAsGood(other, rest); };
@@ -67,7 +69,7 @@ std::vector<Rest> BestOf(std::vector<Rest> rests) {
   return best;
 }
 
-/// Leaves `most` of them, evenly apart, and the least of each memory.
+/// Keeps `most` solutions, evenly spaced in their order, and the smallest of each memory price.
 std::vector<Rest> Thinned(std::vector<Rest> rests, size_t most) {
   if (rests.size() <= most) return rests;
   std::vector<bool> stays(rests.size(), false);
@@ -85,7 +87,8 @@ std::vector<Rest> Thinned(std::vector<Rest> rests, size_t most) {
   return left;
 }
 
-/// Of long stages there are too many to compare: of neighbours in seconds the least are left.
+/// Reduces the solutions of a long stage before they are compared in pairs: among neighbours in
+/// seconds only those with the smallest memory remain.
 std::vector<Rest> Sampled(std::vector<Rest> rests, size_t most) {
   constexpr size_t kEach = 16;
   if (rests.size() <= kEach * most) return rests;
@@ -106,6 +109,12 @@ std::vector<Rest> Sampled(std::vector<Rest> rests, size_t most) {
   return left;
 }
 
+/// Dynamic programming from the last layer of the stage to the first. Input: the costs of the
+/// layers; output: the Pareto front of their segmentations. For each layer i it holds the best
+/// solutions for the layers from i to the end. Each is a first run [i, k) in front of a solution
+/// that begins at k; two kept runs in a row are left out, because they are one run. Dominated
+/// solutions are dropped. With n layers and at most `most` solutions for each rest, it takes
+/// O(n^2 * most) sums, and up to the square of the solutions of a rest in comparisons.
 class Front {
  public:
   Front(const ModelCosts& costs, int begin, int end)
@@ -131,7 +140,7 @@ class Front {
 
   std::vector<Rest> AllFrom(int begin) {
     std::vector<Rest> all;
-    bool runs_once = false;  // a layer of the run
+    bool runs_once = false;  // a layer of the run must not be recomputed
     for (int end = begin + 1; end <= stage_.end(); ++end) {
       runs_once |= costs_.layers[static_cast<size_t>(end) - 1].runs_once;
       for (const bool is_recomputed : {false, true}) {
@@ -140,7 +149,8 @@ class Front {
         const RunCost cost = stage_.CostOf(run);
         for (size_t k = 0; k < At(end).size(); ++k) {
           const Rest& rest = At(end)[k];
-          if (!is_recomputed && !rest.first.is_recomputed) continue;  // they would be one run
+          // Two kept runs in a row are one run.
+          if (!is_recomputed && !rest.first.is_recomputed) continue;
           all.push_back({StageRuns::Add(cost, rest.cost, is_recomputed && !rest.has_recomputed),
                          run, k, is_recomputed || rest.has_recomputed});
         }
@@ -162,7 +172,7 @@ class Front {
 
   const ModelCosts& costs_;
   const StageRuns stage_;
-  std::vector<std::vector<Rest>> rests_;  ///< from each layer of the stage on
+  std::vector<std::vector<Rest>> rests_;  ///< the solutions from each layer of the stage to its end
 };
 
 }  // namespace

@@ -1,17 +1,16 @@
-// RecomputeFront: the ways to compute layers of a stage again that are worth choosing from.
+// RecomputeFront: the Pareto front of the ways to recompute layers of a stage.
 //
-// The model. A stage's layers are runs (stage_runs.h): a run that is kept holds its activations
-// from forward to backward, for every micro-batch that is alive; a segment, a run that is
-// recomputed, holds its input alone, costs its forward once more, and takes what it would have kept
-// while its own backward runs, one segment at a time. So a way to recompute has a price in seconds
-// and several prices in memory (StageCost): what is kept, what R brings back, and the highest
-// moments of forward and backward. How many micro-batches are alive, and when, is the program's
-// affair.
+// The layers of a stage form runs (stage_runs.h). A run that is kept holds its activations from
+// forward to backward, for every live micro-batch. A recomputed run, a segment, holds only its
+// input and costs its forward once more; while its backward runs, it needs the memory that it would
+// have kept, one segment at a time. So each way to recompute has a price in seconds and several in
+// memory (StageCost): what is kept, what R brings back, and the peaks of forward and backward. How
+// many micro-batches are live at a time depends on the program and is not considered here.
 //
-// The front has every way of which no other is at least as good in all of these. It is found by
-// dynamic programming over the runs, from the last to the first: what is added before a rest
-// changes all rests in the same way, so that a rest which is worse in everything never becomes
-// better.
+// The front contains every way that no other way equals or beats in all of these prices. It is
+// found by dynamic programming over the runs, from the last to the first. Adding a run in front
+// changes all solutions for the rest of the stage in the same way, so a rest that is dominated
+// never becomes better.
 #pragma once
 
 #include <cstddef>
@@ -21,22 +20,23 @@
 
 namespace strata {
 
-/// A way to recompute a stage.
+/// One way to recompute a stage.
 struct Recomputation {
-  std::vector<int> segments;  ///< of the stage's layers: 0, 1, ... for each segment, or -1
+  std::vector<int> segments;  ///< per layer of the stage: 0, 1, ... for each segment, or -1
   StageCost cost;
 
   double seconds() const { return cost.recompute.seconds; }
 };
 
-/// How many ways a rest of a stage may have before they are thinned out: so many that stages of 24
-/// layers and less are exact, and so few that longer ones take no more than a second or two.
+/// The number of solutions for a rest of the stage above which they are thinned out. Stages of up
+/// to 24 layers are exact; longer ones take no more than a second or two.
 constexpr size_t FrontSize(int layers) { return layers <= 24 ? 4096 : 64; }
 
-/// Layers `begin` to `end` as one stage: the ways that its layers allow, from the cheapest (nothing
-/// is recomputed) to the dearest. Exact where no rest has more than `most` ways, or more than 16
-/// times as many to compare; else those are left which are evenly far apart in seconds, and the
-/// least of each memory. REQUIRES: begin < end; the seconds of `costs` are set.
+/// The front of layers `begin` to `end` as one stage, from the cheapest way (nothing is recomputed)
+/// to the most expensive in seconds. It is exact if no rest has more than `most` solutions after
+/// pruning or 16 times as many before. Else solutions evenly spaced in the order of seconds are
+/// kept, and the smallest of each memory price. REQUIRES: begin < end; the seconds of `costs` are
+/// set.
 std::vector<Recomputation> RecomputeFront(const ModelCosts& costs, int begin, int end, size_t most);
 inline std::vector<Recomputation> RecomputeFront(const ModelCosts& costs, int begin, int end) {
   return RecomputeFront(costs, begin, end, FrontSize(end - begin));

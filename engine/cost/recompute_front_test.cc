@@ -10,7 +10,8 @@
 namespace strata {
 namespace {
 
-/// Small numbers, so that many ways are equally good; some layers keep nothing or take no time.
+/// Uses small numbers, so that many ways are equally good; some layers keep nothing or take no
+/// time.
 LayerCost AnyLayer(int64_t input_bytes) {
   LayerCost cost;
   const auto bytes = [](int most) { return int64_t{*rc::gen::inRange(0, most)}; };
@@ -43,8 +44,8 @@ ModelCosts AnyModel(int layers) {
   return costs;
 }
 
-/// Every way that layers `begin` to `end` may be kept or be in segments; as long as the model's
-/// list.
+/// Every way to keep layers `begin` to `end` or put them into segments. Each entry is as long as
+/// the model's list of layers.
 std::vector<std::vector<int>> AllSegments(int begin, int end, const ModelCosts& costs) {
   std::vector<std::vector<int>> all = {std::vector<int>(costs.layers.size(), -1)};
   for (int i = begin; i < end; ++i) {
@@ -85,7 +86,7 @@ struct Stage {
   StageCost Sum(const std::vector<int>& segments) const {
     return SumLayers(costs, begin, end, segments);
   }
-  /// What a way of the front says, for the whole list.
+  /// The segments of a way of the front, extended to the whole list of layers.
   std::vector<int> Whole(const Recomputation& way) const {
     std::vector<int> segments(costs.layers.size(), -1);
     std::ranges::copy(way.segments, segments.begin() + begin);
@@ -127,12 +128,12 @@ RC_GTEST_PROP(RecomputeFrontTest, SaysWhatItsWaysCost, ()) {
       RC_ASSERT(way.segments[i] < 0 || !stage.costs.layers[stage.begin + i].runs_once);
     }
   }
-  // The cheapest comes first, and is to recompute nothing.
+  // The cheapest way comes first; it recomputes nothing.
   RC_ASSERT(std::ranges::all_of(front[0].segments, [](int segment) { return segment < 0; }));
   RC_ASSERT(std::ranges::is_sorted(front, {}, &Recomputation::seconds));
 }
 
-// As those who choose from it use it: the least time in which so many micro-batches fit.
+// Chooses from the front as its users do: the fastest way in which so many micro-batches fit.
 RC_GTEST_PROP(RecomputeFrontTest, FitsALimitInTheLeastTime, ()) {
   const Stage stage = AnyStage(6);
   const int64_t alive = *rc::gen::inRange(1, 5), limit = *rc::gen::inRange(1, 120);
@@ -169,7 +170,7 @@ TEST(RecomputeFrontTest, IsSmallForLayersThatAreAlike) {
   EXPECT_EQ(least->cost.kept_bytes, 100);
 }
 
-// R brings the last segment back before the backward of what is kept behind it.
+// R brings the last segment back before the backward of the kept layers behind it runs.
 TEST(RecomputeFrontTest, WhatIsKeptBehindASegmentGoesBackwardBesideIt) {
   ModelCosts costs;
   LayerCost layer;

@@ -8,7 +8,7 @@
 namespace strata {
 
 int64_t StageMemory(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting) {
-  const auto own = [&](int64_t bytes) {  // of what the owners share
+  const auto own = [&](int64_t bytes) {  // a rank's part of what the owners share
     return static_cast<int64_t>(static_cast<double>(bytes) / setting.owners);
   };
   const int64_t state = costs.moments * AllocatedBytes(own(stage.gradient_bytes));

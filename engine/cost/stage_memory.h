@@ -1,6 +1,6 @@
-// StageMemory: what a stage's tensors take at most, before there is a program to look at: for cuts
-// and recomputation within a memory limit. engine/forecast/memory_forecast.h predicts whole
-// programs.
+// StageMemory: an upper bound of the bytes of a stage's tensors, for cuts and recomputation within
+// a memory limit, before there is a program. engine/forecast/memory_forecast.h predicts the memory
+// of whole programs.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace strata {
 
-/// Where a stage stands.
+/// The position of a stage in the pipeline, as far as its memory depends on it.
 struct StageSetting {
-  int live = 1;           ///< micro-batches that have gone forward and not yet back, at most
+  int live = 1;           ///< the most micro-batches between their forward and their backward
   int slots = 2;          ///< receives posted ahead (schedule/lifetimes.h)
-  bool receives = false;  ///< its input comes from another rank
-  bool sends = false;     ///< its output goes to another rank
+  bool receives = false;  ///< true if the input comes from another rank
+  bool sends = false;     ///< true if the output goes to another rank
   int micro_batches = 1;
   double owners = 1;  ///< replicas that share the optimizer's state
 };
 
-/// An upper bound, which a stage that is alone on its rank comes close to.
+/// An upper bound in bytes; it is close for a stage that is alone on its rank.
 int64_t StageMemory(const ModelCosts& costs, const StageCost& stage, const StageSetting& setting);
 
 }  // namespace strata

@@ -2,6 +2,13 @@
 
 #include <algorithm>
 
+// How memory is counted. Autograd keeps tensors from forward to backward: the inputs and outputs of
+// layers, and what layers keep beside them (LayerCost). KeptUpTo() walks the layers of a run once
+// and counts a tensor between two layers only once, even if both keep it; a layer that passes its
+// input on adds no tensor. ForwardPeak() and BackwardPeak() add to this what exists only while one
+// layer runs. StageRuns::Add() then puts a run in front of the sum of the runs behind it: all that
+// the run keeps is held while those run. Each run costs time proportional to its layers.
+
 namespace strata {
 namespace {
 
@@ -78,8 +85,8 @@ void StageRuns::Keep(int i, Chain& chain) const {
   if (cost.keeps_output) chain.bytes += cost.output_bytes - cost.carried_output;
 }
 
-/// What is kept of the run with its graph before each layer, behind the last one, and with the
-/// loss.
+/// The bytes that the run keeps with its graph before each of its layers, after the last one, and
+/// with the loss.
 std::vector<int64_t> StageRuns::KeptUpTo(const Run& run) const {
   std::vector<int64_t> kept;
   Chain chain;
@@ -105,13 +112,13 @@ int64_t StageRuns::ForwardPeak(const Run& run) const {
   return peak;
 }
 
-/// From the last layer to the first: what is kept shrinks, gradients come and go, and what the
-/// weight gradients need stays, if they come later.
+/// Walks the layers of the run backward. What is kept shrinks, gradients come and go, and if the
+/// weight gradients are deferred, what they need stays.
 int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept,
                                 bool defers) const {
   int64_t peak = 0;
   if (run.end == end_ && has_loss()) {
-    // In half precision the loss takes the output as float32, and its gradient is one, too.
+    // In half precision the loss takes the output as float32, so its gradient is float32 too.
     const int64_t gradient = std::max(layer(end_ - 1).output_bytes, costs_.loss.input_bytes);
     peak = kept.back() + costs_.loss.backward_scratch + gradient;
   }

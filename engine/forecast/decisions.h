@@ -1,5 +1,5 @@
-// Decisions: what a plan decides of a job, as names and numbers. A saved plan holds them, a search
-// chooses them, a job takes them as keys.
+// Decisions: what a plan decides about a job, as names and numbers. A saved plan stores them, a
+// search chooses them, and a job accepts them as keys.
 #pragma once
 
 #include <cstdint>
@@ -29,20 +29,20 @@ struct Decisions {
 
 Decisions DecisionsOf(const Plan& plan);
 
-/// The job with what the plan chose for "auto".
+/// The job with the plan's choices in the place of "auto".
 Job Decided(Job job, const Plan& plan);
 
-/// The job with its layers whole (parts.h), for `who` knows no parts. Throws ConfigError where a
-/// written cut is inside of one.
+/// The job with its split layers (parts.h) joined again, for `who`, a part of the engine that does
+/// not support parts. Throws ConfigError if a written cut is inside a layer.
 Job WithWholeLayers(Job job, const char* who);
 
-/// As job:plan{...} takes them; without a schedule that has no name.
+/// The decisions as keys of job:plan{...}. The schedule is left out if it has no name.
 Value KeysOf(const Decisions& decisions);
 
 /// "pipe 2 x data 1 x model 1".
 std::string GridText(const Decisions& decisions);
 
-/// Calls `visit(key, number)` for each of the numbers; `decisions` may be const.
+/// Calls `visit(key, number)` for each integer decision; `decisions` may be const.
 template <class T, class Visit>
 void VisitNumbers(T& decisions, const Visit& visit) {
   visit("pipe", decisions.pipe);

@@ -22,7 +22,7 @@ MachineRates NominalRates(const std::string& device) {
 
 namespace {
 
-/// A forecast with costs and machine, before it is simulated.
+/// A forecast with costs, program and memory, before the simulation.
 StepForecast Begin(const Job& job, const Plan& plan, ModelCosts costs, Script* script) {
   StepForecast forecast;
   forecast.stages = StageCosts(costs, plan);

@@ -1,6 +1,6 @@
-// StepForecast: what a step of a planned job takes before it runs: time, waiting, memory. The
-// simulator runs the job's program with the costs of its layers, measured, or on a machine of given
-// rates.
+// StepForecast: predicts the time, the waiting and the memory of a step of a planned job. The
+// simulator runs the job's program with the costs of its layers, which are measured or come from
+// the rates of a machine.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@
 
 namespace strata {
 
-/// What the ranks and their links are taken to do.
+/// The rates that are assumed for the ranks and for their links.
 struct MachineRates {
-  std::string name;  ///< for people
+  std::string name;  ///< shown to the user
   DeviceRates device;
   LinkRates link = {};  ///< between any two ranks
 };
 
-/// Of a machine that nobody measured: a core of a server, or an A100-like GPU. Shares and
-/// comparisons are good where its seconds are not.
+/// Rates of a machine that was not measured: a server core, or an A100-like GPU. Use them for
+/// shares and comparisons; the absolute seconds are not reliable.
 MachineRates NominalRates(const std::string& device);
 
 struct StepForecast {
@@ -34,35 +34,36 @@ struct StepForecast {
   ModelCosts costs;
   std::vector<StageCost> stages;
   schedule::Costs action_costs;
-  schedule::Program program;  ///< compute only
+  schedule::Program program;  ///< compute actions only, not lowered
   schedule::Simulation simulation;
-  /// From step to step: with measured costs also sums, norms and the optimizer's step.
+  /// Seconds from step to step. With measured costs they include sums, norms and the optimizer
+  /// step.
   double seconds = 0;
-  bool is_by_plan = false;         ///< the seconds are the plan's own
+  bool is_by_plan = false;         ///< true if the seconds are the plan's own
   std::vector<RankMemory> memory;  ///< of every rank of the pipe axis
 
   double step() const { return seconds; }
   bool is_measured() const { return costs.is_measured(); }
-  /// Forward and backward of one micro-batch, recomputation included.
+  /// Seconds of forward and backward of one micro-batch, recomputation included.
   double StageSeconds(int stage) const;
   int slowest_stage() const;
-  /// Mean over largest of the stages' seconds: 1 = all take as long.
+  /// The mean of the stages' seconds divided by the largest; 1 means that all stages take as long.
   double balance() const;
   int64_t peak_memory() const { return LargestTotal(memory); }
 };
 
-/// On a machine of these rates, without its optimizer. Throws ConfigError where the job's schedule
-/// cannot have the plan's sizes, or is wrong.
+/// Predicts a step on a machine of these rates, without the optimizer step. Throws ConfigError if
+/// the job's schedule does not support the plan's sizes or is incorrect.
 StepForecast ForecastStep(const Job& job, const Plan& plan, const MachineRates& rates,
                           Script* script);
 
-/// With the seconds that the plan has and the links of NominalRates(), which threads do not need;
-/// else by NominalRates() alone. Throws as ForecastStep().
+/// Predicts a step with the plan's seconds and the links of NominalRates() (threads need no links);
+/// without such seconds, with NominalRates() alone. Throws as ForecastStep() does.
 StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script);
 
-/// Bytes of the largest copy that a rank takes for a save, so that the training goes on beside it:
-/// parameters, buffers and optimizer state, without the copies in half precision, which no save
-/// has.
+/// The size in bytes of the largest copy that a rank makes for a save, so that the training can
+/// continue during the save: parameters, buffers and optimizer state. Copies in half precision are
+/// not saved and not counted.
 int64_t SaveCopyBytes(const Plan& plan, const StepForecast& step);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Forecasts, summaries, comparisons and advice: that they say what the simulator and the costs say.
+// Tests that forecasts, summaries, comparisons and advice agree with the simulator and the costs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ LayerSpec Layer(const std::string& type, Value::List positional) {
   return MakeLayer(type, positional, {}, {}, "net.lua:1");
 }
 
-/// `depth` Linear layers of one width, each with a ReLU behind it.
+/// A job of `depth` Linear layers of one width, each followed by a ReLU.
 Job Chain(int depth, int pipe, int64_t micro_batches = 4) {
   Job job;
   job.name = "chain";
@@ -40,7 +40,7 @@ Job Chain(int depth, int pipe, int64_t micro_batches = 4) {
   return job;
 }
 
-/// Without latencies and the optimizer, so that formulas hold.
+/// Rates without latencies and without an optimizer step, so that the textbook formulas hold.
 MachineRates Plain() { return {.name = "a plain machine", .device = {.flops = 1e9}}; }
 
 Alternative Try(const Job& job, const MachineRates& rates = Plain()) {
@@ -58,7 +58,8 @@ TEST(Forecast, OneStageNeverWaits) {
 TEST(Forecast, EqualStagesHaveTheBubbleOfTheFormula) {
   for (const int pipe : {2, 4}) {
     Job job = Chain(8, pipe, 8);
-    // The first stage computes no gradient of its input; equal forwards and backwards otherwise.
+    // The first stage computes no gradient of its input; otherwise all forwards and backwards are
+    // equal.
     const Alternative tried = Try(job);
     EXPECT_GT(tried.forecast.balance(), 0.85);
     EXPECT_NEAR(tried.forecast.simulation.bubble, (pipe - 1.0) / (8 + pipe - 1.0), 0.06) << pipe;
@@ -170,7 +171,7 @@ TEST(Advice, PromisesWhatThePlanThenHas) {
     const int paid = remedy.ranks > 2 ? 2 : remedy.memory > 1.02 * now.forecast.peak_memory();
     EXPECT_GE(paid, price) << "the cheapest come first";
     price = paid;
-    // Cuts alone can be tried again from what is promised.
+    // Only remedies that change nothing but cuts can be tried again from their keys.
     if (!remedy.keys.starts_with("partition={")) continue;
     std::vector<int> bounds;
     for (const std::string& bound : Split(remedy.keys.substr(11), ',')) {
@@ -186,7 +187,8 @@ TEST(Advice, SaysSoWhereNothingHelps) {
   Job job = Chain(1, 1, 1);
   job.layers.resize(1);
   MachineRates rates = Plain();
-  rates.device = {.memory = 1e9};  // weights are moved, however many samples there are
+  // The time is that of reading the weights and does not depend on the number of samples.
+  rates.device = {.memory = 1e9};
   job.batch = {1, 1, 1};
   const Advice advice = Advise(Try(job, rates), {}, nullptr);
   for (const Remedy& remedy : advice.remedies) EXPECT_GT(remedy.ranks, 1) << remedy.what;

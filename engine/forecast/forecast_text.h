@@ -1,4 +1,4 @@
-// A forecast for people and for programs.
+// Formats a forecast as text for the user and as values for programs.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace strata {
 
-/// Two lines: step, bubble, slowest stage, balance; memory of the fullest rank, and on what.
+/// Two lines: step time, bubble, slowest stage and balance; then the memory of the fullest rank by
+/// kind.
 std::string ForecastText(const StepForecast& forecast);
 /// {step, bubble, slowest_stage, balance, stages (seconds of a micro-batch), busy, memory, rates}.
 Value ForecastValue(const StepForecast& forecast);

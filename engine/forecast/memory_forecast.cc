@@ -18,7 +18,9 @@ using schedule::Passage;
 using schedule::Program;
 using schedule::Step;
 
-/// What each stage's tensors take while they are there.
+/// Follows one rank through its row of the program and keeps the sum of the bytes that are alive:
+/// activations that are kept, tensors that pass from action to action, and messages. The highest
+/// sum is the peak. Takes time proportional to the number of actions.
 class RowMemory {
  public:
   RowMemory(const Program& program, const std::vector<StageCost>& stages,
@@ -50,8 +52,9 @@ class RowMemory {
   RowPeak peak() const { return {highest_activations_, highest_ - highest_activations_}; }
 
  private:
-  /// Receives are posted as far ahead as there are slots, and each takes its memory then; so the
-  /// input of a micro-batch counts there.
+  /// Adds the buffers of stage `s`. Receives are posted as far ahead as there are slots, and each
+  /// one allocates its memory when it is posted. So the input of a micro-batch counts as a link
+  /// buffer and not as kept.
   void AddStage(int s, int posted) {
     const StageCost& stage = stages_[s];
     const bool from_afar = s > 0 && program_.crosses_after(s - 1);
@@ -62,7 +65,7 @@ class RowMemory {
                 .deferred = stage.deferred_bytes - arrived};
   }
 
-  /// Of I or B, beside what is held.
+  /// The bytes of I or B beyond what is held anyway.
   int64_t BackwardPeak(const Step& step) const {
     const StageCost& stage = stages_[step.stage()];
     const int64_t peak =
@@ -72,7 +75,7 @@ class RowMemory {
   }
 
   void Send(int& sent, int64_t bytes) {
-    if (sent == kOutstandingSends) return;  // the oldest goes
+    if (sent == kOutstandingSends) return;  // replaces the oldest one
     ++sent;
     links_ += bytes;
   }
@@ -92,7 +95,7 @@ class RowMemory {
   int64_t highest_ = -1, highest_activations_ = 0;
 };
 
-/// Bytes of a stage's weights that another layer of the stage has already (strata.tied).
+/// Per stage: bytes of weights that another layer of the same stage holds already (strata.tied).
 std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
   std::vector<int64_t> shared(plan.stages.size());
   for (const TiePlan& tie : plan.ties) {

@@ -47,7 +47,7 @@ TEST(ForecastMemoryTest, ZeroOneSharesTheMoments) {
   EXPECT_NEAR(MemoryOf(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
 }
 
-/// All parameters, with another optimizer than the job's.
+/// A group of all parameters with another optimizer than the job's.
 ParameterGroup GroupOf(const char* type) {
   ParameterGroup group;
   group.type = type;
@@ -95,7 +95,8 @@ TEST(ForecastMemoryTest, GPipeKeepsAllMicroBatchesAndOneForwardOneBackwardTheirD
   const std::vector<RankMemory> gpipe = MemoryOf(job);
   job.schedule.name = "1f1b";
   const std::vector<RankMemory> alternating = MemoryOf(job);
-  // Rank 0 has the forwards of two micro-batches alive instead of eight, rank 1 of one.
+  // On rank 0 two micro-batches are live between forward and backward instead of eight, on rank 1
+  // one.
   EXPECT_EQ(gpipe[0].activations, 4 * alternating[0].activations);
   EXPECT_GT(gpipe[1].activations, 6 * alternating[1].activations);
   EXPECT_GT(gpipe[0].total(), alternating[0].total());
@@ -108,7 +109,7 @@ TEST(ForecastMemoryTest, RecomputationKeepsLess) {
   job.recompute.method = RecomputeSpec::Method::kStages;
   const std::vector<RankMemory> again = MemoryOf(job);
   EXPECT_LT(again[0].total(), kept[0].total());
-  // Of each micro-batch its input, of one all that its stage keeps.
+  // Every micro-batch keeps only its input; one of them has everything that its stage keeps.
   EXPECT_LT(again[0].activations, kept[0].activations / 2);
 }
 
@@ -150,7 +151,8 @@ TEST(ForecastMemoryTest, MomentsHaveTheTypeOfTheParameters) {
   }
 }
 
-/// Their averages do not, and evaluations keep the values beside them.
+/// Averages (ema) are kept in float32 although the parameters are bf16, and evaluations hold the
+/// values beside them.
 TEST(ForecastMemoryTest, AveragesOfBf16AreInFloat32) {
   Job job = AdamJob();
   job.optimizer.ema = 0.9;

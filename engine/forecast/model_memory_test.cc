@@ -1,6 +1,6 @@
-// The jobs of models/ against what `strata train` measured: the peak of the engine's own tensors on
-// the larger rank, --device=cpu --threads=1, over Gloo, on the machine of docs/benchmarks.md.
-// Tensors depend on shapes and order, not on the machine.
+// Compares the predicted memory of the jobs in models/ with what `strata train` measured: the peak
+// of the engine's own tensors on the larger rank, --device=cpu --threads=1, over Gloo, on the
+// machine of docs/benchmarks.md. Tensor sizes depend on shapes and order, not on the machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ Job Digits() {
   return WithRest(job);
 }
 
-/// Without its layer that is written in Lua, which adds a trained vector.
+/// The text_lm job without its layer written in Lua, which adds a trained vector.
 Job TextLm() {
   Job job;
   job.layers = {Make("Embedding", {256, 128})};

@@ -23,12 +23,13 @@ schedule::Costs EqualCosts(const StepForecast& forecast) {
   return costs;
 }
 
-/// Of the best program with the same sizes and costs.
+/// A lower bound of the bubble of all programs with the same sizes and costs; 0 if not known.
 double LeastBubble(const schedule::Program& program, const schedule::Simulation& simulation,
                    schedule::Costs costs, const std::vector<int>& recomputed) {
   const int ranks = program.ranks(), stages = program.stages();
   if (stages % ranks != 0) return 0;
-  // R is work that no micro-batch's way has to wait for, as W is.
+  // R can be delayed freely, because no other micro-batch waits for it. In the bound it is treated
+  // as W is.
   const std::vector<double> weight_grad = costs.weight_grad;
   costs.weight_grad.resize(static_cast<size_t>(stages));
   for (int s = 0; s < stages; ++s) costs.weight_grad[s] = schedule::CostAt(weight_grad, s);
@@ -42,7 +43,8 @@ double LeastBubble(const schedule::Program& program, const schedule::Simulation&
   return bound > 0 ? std::max(0.0, 1 - work / (ranks * bound)) : 0;
 }
 
-/// The search without the limit, and what recompute = "auto" does without one: nothing.
+/// Searches the schedule again without the memory limit. recompute = "auto" recomputes nothing
+/// then.
 void WantMore(const Job& job, Plan plan, const StepForecast& forecast, const schedule::Costs& costs,
               Outlook& outlook) {
   plan.memory = plan.program_memory = 0;
@@ -58,7 +60,7 @@ void WantMore(const Job& job, Plan plan, const StepForecast& forecast, const sch
   const schedule::Simulation simulation = schedule::Simulate(program, costs);
   const double now = outlook.simulation.makespan;
   const double saving = now > 0 ? 1 - simulation.makespan / now : 0;
-  if (saving <= kLeastSaving) return;  // PlanJob() would not take it
+  if (saving <= kLeastSaving) return;  // PlanJob() would not choose it
   outlook.wanted_memory = LargestTotal(ForecastMemory(job, plan, forecast.costs, program));
   outlook.wanted_bubble = simulation.bubble;
   outlook.saving = saving;
@@ -80,7 +82,7 @@ Outlook LookOut(const Job& job, const Plan& plan, const StepForecast& forecast) 
 }
 
 std::string BubbleText(const Outlook& outlook) {
-  const std::string least = FormatShare(outlook.least_bubble);  // 0.0% would say nothing
+  const std::string least = FormatShare(outlook.least_bubble);  // if 0.0%, the text leaves it out
   return Str("schedule ", outlook.schedule, ", predicted bubble ",
              FormatShare(outlook.simulation.bubble), " (",
              least == FormatShare(0) ? "" : Str("no schedule has less than ", least, "; "),

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Measured layers that are not alike.
+/// Measured seconds that differ from layer to layer.
 Measure Uneven() {
   return [](const MeasureTask& task) {
     Profile profile;
@@ -76,7 +76,7 @@ TEST(OutlookTest, WithoutALimitThereIsNoMoreMemory) {
   EXPECT_EQ(MoreMemoryText(Seen(job).outlook), "") << "nothing is searched";
 }
 
-// What is said of more memory comes true for whoever gives as much as the text says.
+// If a job gets as much memory as the text asks for, its plan becomes as fast as the text says.
 TEST(OutlookTest, MoreMemoryDoesWhatItSays) {
   int more = 0;
   for (const char* partition : {"uniform", "time"}) {
@@ -98,7 +98,7 @@ TEST(OutlookTest, MoreMemoryDoesWhatItSays) {
           try {
             return Seen(job, measuring);
           } catch (const ConfigError&) {
-            job.memory = enough;  // that is too little for this way
+            job.memory = enough;  // too little for this job
             return Seen(job, measuring);
           }
         }();
@@ -109,7 +109,8 @@ TEST(OutlookTest, MoreMemoryDoesWhatItSays) {
         job.memory = static_cast<int64_t>(
             ParseBytes(text.substr(begin, text.find(" the bubble") - begin), "memory"));
         const Seen then(job, measuring);
-        // The simplest of nearly equal ways is taken.
+        // PlanJob() takes the simplest of nearly equal plans, so the step may differ by
+        // kLeastSaving.
         const double wanted = (1 - seen.outlook.saving) * seen.outlook.simulation.makespan;
         const double now = then.outlook.simulation.makespan;
         EXPECT_TRUE(wanted * (1 - 1e-9) <= now && now <= wanted / (1 - kLeastSaving)) << text;

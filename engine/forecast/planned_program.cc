@@ -21,7 +21,7 @@ namespace {
 
 using schedule::Program;
 
-/// A schedule that has a name, on the plan's ranks.
+/// The program of a schedule with a name, or a searched one ("auto"), on the plan's ranks.
 Program NamedProgram(const Job& job, const Plan& plan, const Extent& extent) {
   const schedule::Sizes sizes = {extent.ranks, plan.stages_per_rank(), extent.micro_batches};
   if (plan.schedule != "auto") return schedule::Generate(plan.schedule, sizes);
@@ -30,7 +30,7 @@ Program NamedProgram(const Job& job, const Plan& plan, const Extent& extent) {
   return SearchProgram(sizes, options).program;
 }
 
-/// The actions of `program` on its first micro-batches.
+/// The program without the actions of micro-batches from `micro_batches` on.
 Program Shortened(Program program, int micro_batches) {
   const auto is_left = [&](const schedule::Action& part) {
     return part.micro_batch < micro_batches;
@@ -61,7 +61,8 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
   }
   if (plan.costs->has_seconds()) {
     options.costs = StepCosts(job, plan, *plan.costs, LinksOfStages(plan));
-    for (size_t s = 0; s < plan.stages.size(); ++s) {  // R, which comes later, goes with I or B
+    // R is only added later, so its time counts as part of I or B here.
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
       options.costs.input_grad[s] += options.costs.recompute[s];
     }
   }

@@ -49,7 +49,7 @@ Job JobOf(const std::string& schedule, int pipe, int stages_per_rank, int micro_
   return job;
 }
 
-/// A job with a user's schedule from a file.
+/// A job whose schedule is the text of a CSV file.
 Job CsvJob(const std::string& csv, int pipe, int stages, int micro_batches) {
   Job job = JobOf("csv", pipe, 1, micro_batches);
   job.layers.resize(static_cast<size_t>(stages), job.layers[0]);
@@ -180,7 +180,7 @@ TEST(UsersSchedule, AFunctionReturnsTextOrRows) {
   EXPECT_THAT(error("0F0\n1F0,1B0\n"), HasSubstr("schedule of net.lua:9 for 2 ranks"));
 }
 
-/// Named schedules but inference, which no training has.
+/// The names of all generators except "inference", which cannot train.
 std::vector<std::string> TrainingNames() {
   std::vector<std::string> names = schedule::GeneratorNames();
   std::erase(names, "inference");
@@ -232,7 +232,8 @@ TEST(EvaluationProgram, RunsOnTheMapOfAUsersFile) {
   EXPECT_EQ(LowerAndCheck(program).ranks(), 2);
 }
 
-// What is left keeps its order, and of an overlap that loses a part the other part stays.
+// The remaining actions keep their order; if an overlap action loses one part, the other part
+// remains.
 TEST(TrainingProgram, AShorterBatchLosesTheLastMicroBatchesOnly) {
   for (const std::string& name : TrainingNames()) {
     const schedule::Sizes sizes = schedule::testing::SizesFor(name, 3, 7);
@@ -299,7 +300,7 @@ struct WrongFile {
   const char* error;
 };
 
-// Two ranks, two stages and two micro-batches that go wrong in every way.
+// Two ranks, two stages and two micro-batches, with every kind of error.
 TEST(UsersSchedule, WrongFilesAreRefused) {
   const WrongFile cases[] = {
       {"0F0,0F1,0B0,0B1\n", "1 row for 2 ranks"},

@@ -1,4 +1,4 @@
-// ProvedPrograms: what the ranks of a plan run. Torch-free.
+// ProvedPrograms: the lowered and proved programs that the ranks of a plan run. Torch-free.
 #pragma once
 
 #include <mutex>
@@ -13,23 +13,24 @@
 namespace strata {
 
 /// TrainingProgram(), lowered and proved. Throws ConfigError as it does, for a schedule without
-/// backwards, and with the checker's report.
+/// backwards, and with the checker's report if the proof fails.
 schedule::Program ProvedTraining(const Job& job, const Plan& plan, int micro_batches,
                                  Script* script);
 /// EvaluationProgram(), lowered and proved.
 schedule::Program ProvedEvaluation(const Plan& plan, int micro_batches);
 
-/// The programs of a plan for its own number of micro-batches, each proved when it is first asked
-/// for. Proving takes time for the actions of all ranks, so all ranks of a process share one
-/// object, and so do processes that are forked once it was asked. Any thread may ask. A plan with
-/// other cuts needs another object.
+/// The programs of a plan for its own number of micro-batches; each is proved at the first call. A
+/// proof takes time proportional to the actions of all ranks, so all ranks of a process share one
+/// object, and processes that are forked after the first call share its result. Thread-safe. A plan
+/// with other cuts needs a new object.
 class ProvedPrograms {
  public:
   const schedule::Program& Training(const Job& job, const Plan& plan, Script* script);
   const schedule::Program& Evaluation(const Plan& plan);
 
-  /// Of the training program's text; "" where nobody has asked for it yet. Two machines that search
-  /// or evaluate a schedule could find two.
+  /// The digest of the training program's text; "" before the first call of Training(). Ranks
+  /// compare it, because two machines that search a schedule or call its function could get
+  /// different ones.
   std::string TrainingDigest();
 
  private:

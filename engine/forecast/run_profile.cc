@@ -13,11 +13,12 @@
 namespace strata {
 namespace {
 
-/// Rounds of looking for what layers that are alike take. After more of them small differences
-/// between ranks would be put down to the few layers that only one of them has.
+/// Iterations of ScaleKinds(). With more, small differences between ranks would be attributed to
+/// the few layers that only one of them has.
 constexpr int kRounds = 5;
 
-/// The layers' kinds: equal numbers for layers that cost the same. The loss is the last of all.
+/// The kind of each layer as a number, equal for layers that cost the same. The loss is the last
+/// entry.
 std::vector<int> KindsOf(const Job& job, const Plan& plan) {
   const MeasureTask task = TaskOf(job, plan);
   std::map<std::string, int> numbers;
@@ -30,7 +31,8 @@ std::vector<int> KindsOf(const Job& job, const Plan& plan) {
   return kinds;
 }
 
-/// Each layer with the ratio of its stage, the loss with the last one's.
+/// Calls the function for each layer with the entry of its stage, and for the loss with the last
+/// stage's.
 template <class Function>
 void ForEachLayer(ModelCosts& costs, const Plan& plan, const std::vector<StageSeconds>& of_stages,
                   const Function& function) {
@@ -40,8 +42,9 @@ void ForEachLayer(ModelCosts& costs, const Plan& plan, const std::vector<StageSe
   function(costs.layers.size(), costs.loss, of_stages.back());
 }
 
-/// Scales every kind by the mean of what its layers' stages took against what was expected: done
-/// again and again, stages agree better each time (Richardson and Lucy's iteration).
+/// One iteration of Richardson and Lucy's method: scales every kind of layer by the weighted mean
+/// of the ratios of measured to expected seconds of the stages that have it. Each iteration brings
+/// the expected seconds of the stages closer to the measured ones.
 void ScaleKinds(const std::vector<StageSeconds>& ratios, const Plan& plan,
                 const std::vector<int>& kinds, ModelCosts& costs) {
   std::vector<StageSeconds> had(kinds.back() + 1), gets(kinds.back() + 1);
@@ -58,7 +61,8 @@ void ScaleKinds(const std::vector<StageSeconds>& ratios, const Plan& plan,
   });
 }
 
-/// What is left of the differences all layers of a stage share.
+/// Shares measured seconds of stages out among layers: first by kinds of layers, then what still
+/// differs among all layers of a stage.
 ModelCosts SharedOut(ModelCosts costs, const Plan& plan, const std::vector<int>& kinds,
                      const std::vector<StageSeconds>& measured) {
   for (int round = 0; round < kRounds; ++round) {
@@ -69,10 +73,11 @@ ModelCosts SharedOut(ModelCosts costs, const Plan& plan, const std::vector<int>&
   return costs;
 }
 
-/// Of each action beside its layers, as the step took so long. A step is the longest of many chains
-/// of actions, so that its time is convex in the seconds of each, and Newton's method comes down to
-/// the root. A training that waited for data tells nothing of actions: they take a twentieth of the
-/// step at most, and ten times what they usually do.
+/// Solves for the seconds per action with which the simulated step takes as long as the measured
+/// one. A step is the longest of many chains of actions, so its time is a convex function of the
+/// seconds per action, and Newton's method converges to the root. If the training waited for data,
+/// the step tells nothing about actions. So the result is at most ten times the usual seconds, plus
+/// a twentieth of the step divided by the number of actions of the longest row.
 double ActionSeconds(const schedule::Program& program, schedule::Costs costs,
                      const MeasuredStep& step) {
   constexpr double kSmall = 1e-6, kNear = 1e-3;
@@ -138,7 +143,7 @@ Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step,
   Profile profile;
   for (const LayerCost& layer : costs.layers) profile.layers.push_back(SecondsOf(layer));
   profile.loss = SecondsOf(costs.loss);
-  double elements = 0;  // of all ranks
+  double elements = 0;  // trainable elements of all ranks
   const int replicas = plan.topology.Size(kDataAxis);
   for (const StageCost& stage : StageCosts(costs, plan)) {
     elements += static_cast<double>(stage.parameters * replicas);

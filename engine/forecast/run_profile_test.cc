@@ -17,13 +17,13 @@
 namespace strata {
 namespace {
 
-/// 16 layers on two ranks; each is predicted to take 3 ms for a micro-batch.
+/// 16 layers on two ranks; each layer is predicted to take 3 ms per micro-batch.
 class RunProfileTest : public ::testing::Test {
  protected:
   RunProfileTest() {
     ::unsetenv("STRATA_RATES");
     job_ = DeepJob(2, 8);
-    job_.layers[15] = MakeLayer("ReLU", {}, {}, {}, "");  // of the second stage alone
+    job_.layers[15] = MakeLayer("ReLU", {}, {}, {}, "");  // only on the second stage
     job_.partition.method = "cuts";
     job_.partition.bounds = {0, 8, 16};
     job_.schedule.name = "1f1b";
@@ -37,12 +37,12 @@ class RunProfileTest : public ::testing::Test {
     plan_ = PlanJob(job_, {.measure = measure, .wants_seconds = true}, nullptr);
   }
 
-  /// Steps of stages that take so much.
+  /// A measured step with these seconds of the stages.
   static MeasuredStep Step(std::vector<StageSeconds> stages) {
     return {.stages = std::move(stages), .seconds = 1};
   }
 
-  /// What the stages take by a profile.
+  /// The seconds of the stages that a profile predicts.
   std::vector<StageSeconds> By(const Profile& profile) const {
     ModelCosts costs = *plan_.costs;
     SetSeconds(costs, profile, costs, "cpu");
@@ -56,7 +56,7 @@ class RunProfileTest : public ::testing::Test {
     return ProfileOfRun(job_, plan_, step, Lowered());
   }
 
-  /// Of the next step of the same plan, as it will be predicted.
+  /// The predicted seconds of the next step of the same plan.
   double SecondsBy(const Profile& profile) const {
     ModelCosts costs = *plan_.costs;
     SetSeconds(costs, profile, costs, "cpu");
@@ -79,7 +79,7 @@ TEST_F(RunProfileTest, StagesTakeWhatTheyWereMeasuredToTake) {
 }
 
 TEST_F(RunProfileTest, WhatAStageTakesMoreIsRatherDueToTheLayersThatItAloneHas) {
-  // Seven of the second stage are as those of the first.
+  // Seven layers of the second stage are of the same kind as those of the first.
   const Profile profile = OfRun(Step({{16e-3, 15e-3}, {24e-3, 16e-3}}));
   for (const int i : {2, 3, 8, 13}) EXPECT_NEAR(profile.layers[i].forward, 2.4e-3, 0.6e-3) << i;
   EXPECT_GT(profile.layers[15].forward, 4e-3);

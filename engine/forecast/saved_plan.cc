@@ -43,7 +43,8 @@ const FieldTable& LayerFields() {
   return kFields;
 }
 
-/// A name that may be shown on a terminal.
+/// Returns the name; throws ConfigError if it has control characters, which are not safe on a
+/// terminal.
 std::string CheckedName(const Value& value, const std::string& what) {
   const std::string& name = value.as_string();
   const bool fits = std::ranges::none_of(
@@ -79,7 +80,7 @@ void CheckBounds(const SavedPlan& plan) {
                         ", the number of layers"));
 }
 
-/// Takes the plan's layers and cuts. Parts of a layer that is not cut inside become one.
+/// Copies the plan's layers and cuts. Parts of a layer that is not cut inside are joined.
 void CopyLayers(const Plan& plan, SavedPlan& saved) {
   saved.bounds.clear();
   for (const LayerPlan& layer : ShownLayers(plan)) {
@@ -91,7 +92,7 @@ void CopyLayers(const Plan& plan, SavedPlan& saved) {
   saved.bounds.push_back(static_cast<int>(saved.layers.size()));
 }
 
-/// The decisions by name, as texts.
+/// The decisions as texts, by key.
 Value::Map TextsOf(const SavedPlan& plan) {
   Value texts;
   texts.Set("bounds", CutNames::Of(plan.layers).Text(plan.bounds, ", "))

@@ -1,4 +1,4 @@
-// Saved plans: there and back, what they refuse, what they tell apart.
+// Saved plans: round trips, refused texts, and the differences that are shown.
 #include "engine/forecast/saved_plan.h"
 
 #include <gmock/gmock.h>

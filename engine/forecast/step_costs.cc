@@ -7,14 +7,16 @@
 namespace strata {
 namespace {
 
-/// Stated rates are no machine's, and a device works on while its host goes from action to action.
+/// Extra seconds of an action. 0 with stated rates, which belong to no real machine, and on a GPU,
+/// which goes on computing while its host starts the next action.
 double ActionSeconds(const Plan& plan, const ModelCosts& costs) {
   return plan.device == "cpu" && costs.is_measured() ? costs.action_seconds : 0;
 }
 
-/// Each rank owns a part of the gradients: takes it from all others, and gives the sum, or with
-/// ZeRO-1 the new values, to all. Its part is read once for each rank and written; the sums of all
-/// parts are copied into place, at the pace of the optimizer's step, which touches memory alike.
+/// The seconds of summing gradients over the replicas. Each rank owns a part: it receives the part
+/// from all others, sums it, and sends the sum (with ZeRO-1 the new values) to all. The part is
+/// read once for each rank and written once, and the sums of all parts are copied into place. This
+/// takes as long per byte as the optimizer step, which reads and writes memory in the same way.
 double ReduceSeconds(const StageCost& stage, int replicas, const LinkRates& link,
                      const ModelCosts& costs) {
   if (replicas == 1 || stage.gradient_bytes == 0) return 0;
@@ -34,7 +36,7 @@ LinkRates NominalLink(const std::string& device) {
 
 std::vector<StageLinks> LinksOfStages(const Plan& plan) {
   std::vector<StageLinks> links(plan.stages.size());
-  if (plan.transport == "threads") return links;  // tensors stay where they are
+  if (plan.transport == "threads") return links;  // tensors stay in place
   if (!plan.links) {
     const bool is_measured = plan.costs && plan.costs->link.takes_time();
     const LinkRates link = is_measured ? plan.costs->link : NominalLink(plan.device);

@@ -1,4 +1,4 @@
-// StepCosts: from what layers cost to what the simulator takes.
+// StepCosts: converts the costs of layers into the costs that the simulator takes.
 #pragma once
 
 #include <string>
@@ -11,36 +11,37 @@
 
 namespace strata {
 
-/// How fast the ranks of a stage are connected; of several replicas the slowest counts.
+/// The links of a stage's ranks; of several replicas the slowest link counts.
 struct StageLinks {
-  LinkRates next;  ///< to those of the next stage, and back
-  LinkRates data;  ///< with each other, between the replicas
+  LinkRates next;  ///< to the ranks of the next stage, and back
+  LinkRates data;  ///< between the replicas of the stage
 };
 
-/// Of a machine that nobody measured.
+/// The link rates of a machine that was not measured.
 LinkRates NominalLink(const std::string& device);
-/// Of every stage: what the job's file says of each two ranks, else what was measured between two
-/// processes of this machine, else stated ones. Threads need none.
+/// The links of every stage: from the job's file of measured links, else as measured between two
+/// processes of this machine, else stated rates. With the transport "threads" messages take no
+/// time.
 std::vector<StageLinks> LinksOfStages(const Plan& plan);
 
-/// Costs of no stages: lists that are to have an entry per stage.
+/// Costs of zero stages, with the lists that need one entry per stage.
 schedule::Costs NoCosts();
 
-/// A stage's compute, which takes `factor` times as long.
+/// Appends the compute of a stage, which takes `factor` times as long.
 void AddCompute(const StageCost& stage, double factor, schedule::Costs& costs);
 
-/// The messages out of a stage and back to it, over a link that is slower by `factor`.
+/// Appends the messages between a stage and the next one, over a link that is slower by `factor`.
 void AddMessage(const LinkRates& link, const StageCost& stage, double factor,
                 schedule::Costs& costs);
 
 /// The seconds of each stage's actions, of the messages between stages and of the reduction over
-/// the replicas, norm included. Backward is I + W; R is as long as the forward of the recomputed
-/// layers. `links`: of every stage; empty: messages take no time. All ranks wait for each other
-/// once a step, when all numbers of the step are summed, before the update. So the update, with
-/// which the next step begins, and the zeroing of the gradients are `begin`; and a simulated
-/// makespan of the lowered program is the time from step to step. With measured costs
-/// of a CPU each action takes ModelCosts::action_seconds more. REQUIRES: the seconds of `costs` are
-/// set.
+/// the replicas, which includes the norm. Backward is I + W; R takes as long as the forward of the
+/// recomputed layers. `links`: of every stage; if empty, messages take no time. All ranks wait for
+/// each other once in a step, before the update, when the step's numbers are summed. The update,
+/// which starts the next step, and the zeroing of the gradients are therefore the costs `begin`,
+/// and the simulated makespan of the lowered program is the time from step to step. With measured
+/// costs of a CPU each action takes ModelCosts::action_seconds more. REQUIRES: the seconds of
+/// `costs` are set.
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
                           const std::vector<StageLinks>& links = {});
 

@@ -31,7 +31,8 @@ Job TwoStages() {
   return job;
 }
 
-/// Forward of layer i takes 1 + i, the input gradient 10 times that, the weight gradient 100.
+/// The forward of layer i takes 1 + i seconds, the input gradient 10 times as long, the weight
+/// gradient 100 times.
 ModelCosts Seconds(const Job& job, const Plan& plan) {
   ModelCosts costs = CostsOf(job, plan, nullptr);
   for (size_t i = 0; i < costs.layers.size(); ++i) {
@@ -51,7 +52,8 @@ TEST(StepCostsTest, AStageIsTheSumOfItsLayersAndTheLastHasTheLoss) {
   const Plan plan = PlanJob(job, {}, nullptr);
   const schedule::Costs costs = StepCosts(job, plan, Seconds(job, plan));
   EXPECT_THAT(costs.forward, testing::ElementsAre(1, 2 + 3 + 0.25));
-  EXPECT_THAT(costs.input_grad, testing::ElementsAre(0, 20 + 30 + 0.5));  // of data: none
+  // The first stage has no gradient of its input.
+  EXPECT_THAT(costs.input_grad, testing::ElementsAre(0, 20 + 30 + 0.5));
   EXPECT_THAT(costs.weight_grad, testing::ElementsAre(100, 500));
   EXPECT_THAT(costs.begin, testing::ElementsAre(testing::DoubleEq((64 * 32 + 32) * 1e-3),
                                                 testing::DoubleEq((32 * 32 + 32 + 330) * 1e-3)))
@@ -82,13 +84,14 @@ TEST(StepCostsTest, MessagesAndReductionsTakeWhatTheLinksSay) {
   const schedule::Costs costs = StepCosts(job, plan, Seconds(job, plan), {link, link});
   EXPECT_THAT(costs.transfer, testing::ElementsAre(8 * 32 * 4 / 1024.0, 0));
   EXPECT_THAT(costs.latency, testing::ElementsAre(1, 0));
-  // Twice a message, and 3.5 times the bytes at the pace of an update, of 12 bytes an element.
+  // Two messages, and 3.5 times the bytes at the pace of an update, which touches 12 bytes per
+  // element.
   const double pace = 3.5 * 1e-3 / 12;
   EXPECT_THAT(costs.reduce, testing::ElementsAre(testing::DoubleNear(10 + 8320 * pace, 1e-9),
                                                  testing::DoubleNear(10 + 5568 * pace, 1e-9)));
 }
 
-/// Links of as many ranks, all alike.
+/// Equal links between all pairs of `ranks` ranks.
 std::vector<LinkRates> Alike(size_t ranks, LinkRates link) {
   return std::vector<LinkRates>(ranks * (ranks - 1) / 2, link);
 }
@@ -114,7 +117,7 @@ TEST(LinksOfStages, OfAUniformTableAreThoseOfOneLink) {
 }
 
 TEST(LinksOfStages, TheSlowestReplicaCounts) {
-  // Ranks 0 and 1 are stage 0, 2 and 3 stage 1; replicas pass to 2 and 3.
+  // Ranks 0 and 1 are stage 0, ranks 2 and 3 stage 1; rank 0 sends to 2 and rank 1 to 3.
   Job job = TwoStages();
   job.parallel.data = 2;
   std::vector<LinkRates> pairs = Alike(4, {1e-5, 1e9});

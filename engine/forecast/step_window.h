@@ -1,4 +1,4 @@
-// StepWindow: what the steps of a training took, as medians of some that follow each other.
+// StepWindow: medians of the measured seconds of consecutive training steps.
 #pragma once
 
 #include <optional>
@@ -8,21 +8,22 @@
 
 namespace strata {
 
-/// Seconds of a stage's layers for a micro-batch, without waiting. Recomputation counts as forward.
+/// Seconds of a stage's layers per micro-batch, without waiting. Recomputation counts as forward.
 struct StageSeconds {
   double forward = 0;
   double backward = 0;  ///< gradients of inputs and of weights
 };
 
-/// What a step took.
+/// The measurements of a step.
 struct MeasuredStep {
   std::vector<StageSeconds> stages;  ///< of the slowest replica
   double seconds = 0;
-  // Of all ranks together:
+  // Seconds summed over all ranks:
   double clear = 0;   ///< making the gradients zero
-  double norm = 0;    ///< the gradients' sum of squares; 0 = not known
-  double update = 0;  ///< of the optimizer
-  /// In which share of the time that it computed the rank had its core, of the rank with the least.
+  double norm = 0;    ///< the sum of squares of the gradients; 0 = not known
+  double update = 0;  ///< the optimizer step
+  /// The share of its computing time during which a rank had its core, of the rank with the
+  /// smallest share.
   double processor_share = 1;
 
   bool is_disturbed() const { return processor_share < kLeastProcessorShare; }
@@ -30,25 +31,26 @@ struct MeasuredStep {
 
 class StepWindow {
  public:
-  /// Steps whose medians count together, and steps before them that do not: the first ones of a
-  /// program, and those behind a move, are slower.
+  /// kSteps: the steps in a window. kUnsettled: the steps skipped before a window, because the
+  /// first steps of a program, and those after a move, are slower.
   static constexpr int kSteps = 10, kUnsettled = 3;
-  /// A training that ends before its window is full tells by so many steps at least.
+  /// The fewest steps from which a training that ends before its window is full gives medians.
   static constexpr int kFewest = 3;
 
-  /// Behind each step. Gives the medians of a full window: what slowed down a step alone does not
-  /// count.
+  /// Call after each step. Returns the medians once the window is full; medians ignore a single
+  /// slow step.
   std::optional<MeasuredStep> Add(const MeasuredStep& step);
-  /// Behind the last step: the medians of a window that is not full.
+  /// Call after the last step. Returns the medians of the window so far if it has at least kFewest
+  /// steps.
   std::optional<MeasuredStep> Rest() const;
-  /// The next steps are those of another program.
+  /// Call when the program changes: empties the window and skips unsettled steps again.
   void Restart();
 
  private:
   MeasuredStep Medians() const;
 
-  std::vector<MeasuredStep> steps_;  // without unsettled ones
-  int unsettled_ = kUnsettled;       // still to come
+  std::vector<MeasuredStep> steps_;  // without the unsettled ones
+  int unsettled_ = kUnsettled;       // unsettled steps that are still to be skipped
 };
 
 }  // namespace strata

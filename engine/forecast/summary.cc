@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-/// The sums of what is added up; of activations the sum over all stages.
+/// The sums over all layers. For activations it is the sum over all stages.
 LayerSummary Total(const std::vector<LayerSummary>& layers) {
   LayerSummary total;
   for (const LayerSummary& layer : layers) {
@@ -45,7 +45,8 @@ std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs) {
       layer.weight_bytes += cost.weight_bytes;
       layer.is_guess |= cost.is_guess;
     }
-    // With the layer and without it: what its stage does and keeps.
+    // The difference between the stage with and without the layer, as the layer's share depends on
+    // its neighbours.
     const int begin = plan.stages[planned.stage].begin;
     const StageCost with = SumLayers(costs, begin, next, segments);
     const StageCost without =

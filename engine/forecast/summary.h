@@ -13,11 +13,12 @@ namespace strata {
 
 /// One layer, on one rank of the model axis, for one full micro-batch.
 struct LayerSummary : LayerPlan {
-  double flops = 0;              ///< of the forward; a multiply-add is two
-  double training_flops = 0;     ///< of forward and backward
-  int64_t activation_bytes = 0;  ///< that its stage keeps more for the backward because of it
-  int64_t weight_bytes = 0;      ///< values
-  bool is_guess = false;         ///< written in Lua: taken to be elementwise, or a product
+  double flops = 0;           ///< of the forward; a multiply-add is two
+  double training_flops = 0;  ///< of forward and backward
+  /// Bytes that the stage keeps for the backward in addition because of this layer.
+  int64_t activation_bytes = 0;
+  int64_t weight_bytes = 0;  ///< the parameters' values
+  bool is_guess = false;     ///< written in Lua: estimated as elementwise or as a product
 };
 
 std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs);

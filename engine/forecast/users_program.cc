@@ -11,7 +11,7 @@ namespace {
 
 using schedule::Program;
 
-/// The rows of actions that a function returned.
+/// The rows of actions in the value that a schedule function returned.
 std::vector<std::vector<std::string>> RowsOf(const Value& returned, const std::string& where) {
   const auto refuse = [&](const Value& value, const char* expected) {
     throw ConfigError(Str(where,

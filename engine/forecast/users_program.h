@@ -1,4 +1,4 @@
-// A user's schedule: a CSV file or a Lua function. Private to the package.
+// Reads a user's schedule from a CSV file or a Lua function. Private to the package.
 #pragma once
 
 #include <string>
@@ -10,19 +10,20 @@
 
 namespace strata {
 
-/// How many ranks and micro-batches a program is for.
+/// The numbers of ranks and micro-batches of a program.
 struct Extent {
   int ranks = 1;
   int micro_batches = 1;
 };
 
-/// Whether the job's schedule has no name of ours.
+/// True if the job's schedule is a user's own and not a named one.
 bool IsUsers(const Job& job);
-/// What errors call a user's schedule.
+/// How error messages name the place of a user's schedule.
 std::string PlaceOf(const Job& job);
-/// The user's program, parsed and no more.
+/// The user's program, parsed but not checked.
 schedule::Program UsersProgram(const Job& job, const Extent& extent, Script* script);
-/// The map of the user's program, which must be right for it to mean anything.
+/// The ranks of the stages in the user's program; they mean something only if the program is
+/// correct.
 std::vector<int> UsersStageRanks(const Job& job, const Extent& extent, Script* script);
 
 }  // namespace strata

@@ -51,8 +51,12 @@ Shape NewShape(const Action& action) {
   return shape;
 }
 
+/// `value` as a number of grains, rounded.
 int64_t Grains(double value, double grain) { return std::llround(value / grain); }
 
+/// Writes a lane as lane_code.h defines. It keeps a list of the kinds and stages seen so far, each
+/// with the values of its last action (Shape), and writes only what differs from the expectation.
+/// The time is the number of actions times the number of shapes.
 class Encoder {
  public:
   Encoder(const Lane& lane, const Grain& grain)

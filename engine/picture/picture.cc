@@ -19,7 +19,7 @@ bool IsNoCharacter(const std::string& text, size_t at) {
   return three == "\xEF\xBF\xBE" || three == "\xEF\xBF\xBF";
 }
 
-/// Where the last UTF-8 character begins that begins at or before `limit`.
+/// The start of the last UTF-8 character that starts at or before byte `limit`.
 size_t CharacterAt(const std::string& text, size_t limit) {
   while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
   return limit;

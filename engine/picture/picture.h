@@ -22,14 +22,14 @@ inline constexpr size_t kMaxBytes = 1'000'000;
 struct Layer {
   std::string path;
   std::string type;
-  std::string output;  ///< shapes, for people: "(8, 64, 55, 55)"
+  std::string output;  ///< shapes, shown to the user: "(8, 64, 55, 55)"
   int64_t parameters = 0;
   int stage = 0;
 };
 
 struct Stage {
   int rank = 0;        ///< on the pipe axis
-  std::string layers;  ///< for people: "0 to 4.0"
+  std::string layers;  ///< shown to the user: "0 to 4.0"
   int64_t parameters = 0;
   double cost = 0;           ///< forward and backward of one micro-batch
   int64_t input_bytes = 0;   ///< of one micro-batch
@@ -55,7 +55,7 @@ struct Timeline {
   double span() const;  ///< when the last action ends
 };
 
-/// All that is drawn.
+/// The whole content of a drawing.
 struct Picture {
   std::string title;
   std::vector<std::string> facts;  ///< one line each
@@ -74,7 +74,7 @@ struct Detail {
     return communication || !schedule::IsCommunication(action.kind);
   }
   bool ShowsLane(size_t lane, size_t lanes) const { return lane % every == 0 || lane + 1 == lanes; }
-  /// A sentence for people that says what is left out; "" = nothing.
+  /// A sentence for the user that says what is left out; "" = nothing.
   std::string Note() const;
 };
 

@@ -53,6 +53,7 @@ std::pair<size_t, size_t> RangeOfStep(const RankTrace& rank, int64_t step) {
   return {begin - rank.actions.begin(), end - rank.actions.begin()};
 }
 
+/// The earliest start of the step on any rank.
 double BeginOfStep(const Trace& trace, int64_t step) {
   double begin = std::numeric_limits<double>::max();
   for (const RankTrace& rank : trace.ranks) {

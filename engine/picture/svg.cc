@@ -319,7 +319,7 @@ class Drawing {
     Box(kLeft, y_, kPlot, kMemoryHeight, "i");
     for (size_t i = 0; i < lanes.size(); ++i) {
       const size_t hue = 300 * i / std::max<size_t>(1, lanes.size() - 1);
-      // With many lanes the lines lie on each other, so fewer points are enough.
+      // The lines of many lanes overlap, so fewer points are enough.
       const double close = lanes.size() > 16 ? 4 * kClose : kClose;
       Line(MemoryPath(*lanes[i], most, span, close), "t",
            Str(" stroke=\"hsl(", hue, ",55%,50%)\""));

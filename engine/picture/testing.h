@@ -1,5 +1,5 @@
-// Helpers for tests: the timeline of a generated program, a small picture, and what reads a lane's
-// code back.
+// Helpers for tests: the timeline of a generated program, a small picture, and a decoder of a
+// lane's code.
 #pragma once
 
 #include <cmath>
@@ -52,7 +52,7 @@ inline Picture SmallPicture() {
   return picture;
 }
 
-/// Reads what lane_code.h says of the text, as the page's script does.
+/// Decodes the text that lane_code.h defines, as the page's script does.
 class LaneDecoder {
  public:
   explicit LaneDecoder(std::string_view code) : code_(code) {}

@@ -15,9 +15,9 @@
 namespace strata {
 namespace {
 
-/// What saves less is no remedy.
+/// A remedy must save at least this share of the time per sample.
 constexpr double kLeastGain = 0.01;
-/// What needs so little more memory needs none.
+/// A remedy that needs less than this times as much memory counts as one without more memory.
 constexpr double kSameMemory = 1.02;
 constexpr double kLeastShare = 0.001;
 
@@ -27,14 +27,15 @@ double StepWith(const StepForecast& forecast, const schedule::Costs& costs) {
   return schedule::Simulate(forecast.program, costs).makespan;
 }
 
-/// Every stage takes the mean.
+/// Sets every entry to the mean.
 void Level(std::vector<double>& seconds) {
   if (seconds.empty()) return;
   const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
   std::ranges::fill(seconds, sum / static_cast<double>(seconds.size()));
 }
 
-/// Takes one limit after the other away, and notes what each is worth.
+/// Removes one limit after the other from the simulated costs, and records how much shorter the
+/// step becomes each time. What remains is computing.
 class Limits {
  public:
   explicit Limits(const StepForecast& forecast)
@@ -78,13 +79,13 @@ class Limits {
 
   const StepForecast& forecast_;
   schedule::Costs costs_;
-  double step_;  // with what is left
+  double step_;  // the step with the limits that remain
   std::vector<Limit> limits_;
 };
 
 // ---- What helps
 
-/// Tries remedies; of each kind the best stays.
+/// Tries remedies of every kind and keeps the best of each.
 class Remedies {
  public:
   Remedies(const Alternative& now, const PlanOptions& options, Script* script)
@@ -109,7 +110,7 @@ class Remedies {
   const Job& job() const { return now_.job; }
   int stages() const { return static_cast<int>(now_.plan.stages.size()); }
 
-  /// 0: nothing more than now; 1: memory; 2: ranks.
+  /// What the remedy costs. 0: no more than now; 1: more memory; 2: more ranks.
   int Price(const Remedy& remedy) const {
     if (remedy.ranks > now_.ranks()) return 2;
     const auto memory = static_cast<double>(now_.forecast.peak_memory());
@@ -120,7 +121,7 @@ class Remedies {
     const Alternative tried = TryJob(std::move(job), options_, now_.forecast.rates, script_);
     if (!tried.trouble.empty()) return std::nullopt;
     const double gain = 1 - tried.SecondsPerSample() / now_.SecondsPerSample();
-    // Where no shape is known nothing takes time.
+    // If no shape is known, nothing takes time, and the gain is not a number.
     if (!(gain >= kLeastGain)) return std::nullopt;
     return Remedy{what,
                   keys,
@@ -131,7 +132,8 @@ class Remedies {
                   tried.forecast.simulation.bubble};
   }
 
-  /// Keeps the best of one kind: the cheaper, then the one that saves more.
+  /// Keeps the better of two remedies of one kind: the cheaper one by Price(), then the one that
+  /// saves more.
   void Keep(std::optional<Remedy>& best, std::optional<Remedy> tried) const {
     if (!tried) return;
     const bool better = !best || Price(*tried) < Price(*best) ||
@@ -146,7 +148,7 @@ class Remedies {
     return Str("partition={", CutNamesOf(now_.plan).Text(bounds, ", "), "}");
   }
 
-  /// Bounds that balance the seconds of so many stages.
+  /// The bounds that balance the seconds of `stages` stages.
   std::vector<int> BalancedBounds(int stages) const {
     std::vector<double> seconds;
     for (const LayerCost& layer : now_.forecast.costs.layers) {
@@ -211,7 +213,7 @@ class Remedies {
     Take(std::move(best));
   }
 
-  /// More or fewer micro-batches of the same batch.
+  /// Tries twice and half as many micro-batches for the same batch.
   void MicroBatches() {
     std::optional<Remedy> best;
     const Batch& batch = now_.plan.batch;

@@ -23,7 +23,7 @@ std::string Stages(const Job& job) {
   return job.stages_per_rank <= 1 ? Str(pipe) : Str(pipe, "x", job.stages_per_rank);
 }
 
-/// With what was chosen for "auto", but for the cuts.
+/// The job with the plan's choices in the place of "auto", except for the cuts.
 Job Chosen(const Alternative& alternative) {
   Job job = alternative.job;
   if (!alternative.trouble.empty()) return job;
@@ -38,7 +38,7 @@ std::vector<std::string> ChoiceCells(const Alternative& alternative) {
           Str(ResolveBatch(job.batch).micro_batches)};
 }
 
-/// What came of it.
+/// The cells of the table that show the results.
 std::vector<std::string> ResultCells(const Alternative& alternative) {
   if (!alternative.trouble.empty()) return {"-", "-", "-", "-", "-", "-"};
   const StepForecast& forecast = alternative.forecast;

@@ -1,4 +1,4 @@
-// Alternative: a way to train a job that somebody might choose, planned and simulated.
+// Alternative: one way to train a job, planned and simulated, so that ways can be compared.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace strata {
 
 struct Alternative {
   Job job;
-  std::string trouble;  ///< why it cannot be; "" = it can, and the rest is there
+  std::string trouble;  ///< why this way is impossible; "" = possible, and the rest is set
   Plan plan = {};
   StepForecast forecast = {};
 
   int64_t ranks() const { return plan.topology.world_size(); }
-  /// Of a step, over all replicas.
+  /// Seconds of a step divided by its samples, over all replicas.
   double SecondsPerSample() const;
 };
 
-/// The job planned and simulated; what is wrong with it is its trouble.
+/// Plans and simulates the job. A ConfigError becomes the alternative's trouble.
 Alternative TryJob(Job job, const PlanOptions& options, const MachineRates& rates, Script* script);
 
 /// The same with ForecastHere().
@@ -31,11 +31,12 @@ Alternative TryJobHere(Job job, const PlanOptions& options, Script* script);
 /// The job with these cuts.
 Job WithCuts(Job job, const std::vector<int>& bounds);
 
-/// Side by side: partition, stages, schedule, micro-batches, cuts, slowest stage, balance, bubble,
-/// memory of the fullest rank, step.
+/// A table of the alternatives side by side: partition, stages, schedule, micro-batches, cuts,
+/// slowest stage, balance, bubble, memory of the fullest rank, step.
 std::string CompareText(const std::vector<Alternative>& alternatives);
 /// A list of {partition, pipe, schedule, stages_per_rank, micro_batches, bounds, slowest_stage,
-/// slowest, balance, bubble, memory, step}, or with `trouble` instead of what is not known.
+/// slowest, balance, bubble, memory, step}. An impossible alternative has `trouble` in place of the
+/// results.
 Value CompareValue(const std::vector<Alternative>& alternatives);
 
 }  // namespace strata

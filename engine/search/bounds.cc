@@ -17,7 +17,8 @@ Group WithoutLatency(Group group) {
   return group;
 }
 
-/// Of all layers; where links were measured, by the replicas that are nearest to each other.
+/// The cheapest reduction of all layers; with measured links, that of the replicas with the fastest
+/// links.
 Reduction LeastReduction(const Candidate& candidate, const StageCost& total,
                          const Training& training, const Cluster& cluster) {
   const auto of_rank = [&](int rank) {
@@ -32,7 +33,7 @@ Reduction LeastReduction(const Candidate& candidate, const StageCost& total,
   return least;
 }
 
-/// The least share of a layer's seconds that delays the ranks behind it.
+/// The smallest share of a layer's seconds that delays the ranks after it.
 double LeastHeadShare(const StageTable& table, bool splits) {
   double least = 1;
   for (int i = 0; i < table.layers(); ++i) {
@@ -43,10 +44,11 @@ double LeastHeadShare(const StageTable& table, bool splits) {
   return least;
 }
 
-/// Ranks r = 0, 1, ... with work x_r for each of M micro-batches, W in all, of which the share h
-/// delays those behind, as does each message between: T >= h (x_0 + ... + x_(r-1)) + r m + M x_r.
-/// The least T has equality for all r: what a rank leaves of T falls by the factor q = 1 - h / M
-/// from rank to rank, but for messages, so that
+/// A lower bound of the step T that accounts for waiting. Rank r = 0, 1, ..., P-1 has work x_r for
+/// each of M micro-batches, W in all. The share h of a rank's work for one micro-batch, and each
+/// message m between, delay the ranks after it: T >= h (x_0 + ... + x_(r-1)) + r m + M x_r. The
+/// smallest T has equality for all r. Without messages, what a rank leaves of T falls by the factor
+/// q = 1 - h / M from rank to rank, so that
 ///   T (1 - q^P) = h W + h / M * m * (sum over r of r q^(P-1-r)).
 double WaitingStep(double work, double share, double message, double micro_batches, int pipe) {
   if (share < 1e-9) return micro_batches * work / pipe;
@@ -57,7 +59,7 @@ double WaitingStep(double work, double share, double message, double micro_batch
   return share * (work + message * waits / micro_batches) / (1 - power);
 }
 
-/// Per stage, by what rows do.
+/// The live micro-batches per stage, counted by walking the rows of the program.
 std::vector<int> LiveOf(const schedule::Program& program) {
   std::vector<int> live(static_cast<size_t>(program.stages())), now = live;
   const schedule::RowWalk walk(program);
@@ -100,13 +102,14 @@ double StepAtLeast(const Candidate& candidate, const StageTable& table, const Tr
   const auto [reduce, sent, update] = LeastReduction(candidate, total, training, cluster);
   const bool splits = SplitsBackward(candidate.schedule);
   const double message = MessageAtLeast(candidate, table, cluster);
-  const double ways = splits ? message : 2 * message;  // of a rank that waits, for each before it
-  // Means over the ranks. One of several stages reduces one while it works on another.
+  // The messages by which each earlier rank delays a rank that waits.
+  const double ways = splits ? message : 2 * message;
+  // Means over the ranks. A rank with several stages can reduce one while it computes another.
   const double busy =
       micro_batches * total.seconds() + ways * candidate.pipe * (candidate.pipe - 1) / 2;
   const double tail =
       (candidate.stages_per_rank == 1 ? busy + reduce : std::max(busy, reduce)) + update;
-  // A micro-batch's way.
+  // The time that one micro-batch needs to pass all stages and return.
   const double back = splits ? total.input_grad.seconds : total.backward_seconds();
   const double way = total.forward.seconds + back + 2 * message * (candidate.pipe - 1);
   const double step = std::max(tail / candidate.pipe, way);
@@ -132,7 +135,7 @@ CutStep::CutStep(const Candidate& candidate, const StageTable& table, const Trai
     links_.push_back(crosses ? PipeLink(candidate, cluster, stage_ranks_[s], stage_ranks_[s + 1])
                              : LinkRates());
   }
-  links_.emplace_back();  // behind the last stage
+  links_.emplace_back();  // nothing comes after the last stage
 }
 
 double CutStep::AtLeast(const std::vector<int>& bounds) {
@@ -172,7 +175,9 @@ std::vector<int> LiveAtLeast(const Candidate& candidate) {
     return std::vector<int>(static_cast<size_t>(candidate.stages()),
                             static_cast<int>(candidate.micro_batches));
   }
-  // More micro-batches change nothing, but for larger groups where ranks do not divide them.
+  // More than two groups of `pipe` micro-batches change nothing, unless `pipe` does not divide
+  // their number: then groups are larger, and the result is a few too low, which a lower bound may
+  // be.
   const int64_t groups = std::min<int64_t>(candidate.micro_batches / candidate.pipe, 2);
   const auto micro_batches =
       static_cast<int>(groups > 0 ? groups * candidate.pipe : candidate.micro_batches);

@@ -1,5 +1,5 @@
-// Bounds: what a step takes at least, and a rank holds at least, without simulating. The search
-// (plan_search.h) leaves out what these already rule out.
+// Bounds: lower bounds of a step's time and a rank's memory, computed without a simulation. The
+// search (plan_search.h) skips the candidates that they rule out.
 #pragma once
 
 #include <vector>
@@ -8,19 +8,20 @@
 
 namespace strata::search {
 
-/// Seconds that a message between neighbouring stages takes at least, wherever the network is cut.
+/// A lower bound of the seconds of a message between neighbouring stages, for any cuts.
 double MessageAtLeast(const Candidate& candidate, const StageTable& table, const Cluster& cluster);
 
-/// The least step of all cuts. Each rank has its share of the work. A micro-batch has its way there
-/// and back. Ranks wait for their first input, and at the end for the ranks before them.
+/// A lower bound of the step over all cuts. It combines three facts: each rank has a share of the
+/// work; a micro-batch passes all stages forward and back; ranks wait for their first input, and at
+/// the end for the ranks before them.
 double StepAtLeast(const Candidate& candidate, const StageTable& table, const Training& training,
                    const Cluster& cluster);
 
-/// The least step of each of many cuts of one candidate, messages and reductions included. The
-/// candidate's own bounds are ignored.
+/// A lower bound of the step for each of many cuts of one candidate, including messages and
+/// reductions. The candidate's own bounds are ignored.
 class CutStep {
  public:
-  /// Keeps references to all of them.
+  /// Keeps references to all arguments.
   CutStep(const Candidate& candidate, const StageTable& table, const Training& training,
           const Cluster& cluster);
   double AtLeast(const std::vector<int>& bounds);
@@ -36,17 +37,18 @@ class CutStep {
   const Training& training_;
   const bool splits_;
   const std::vector<int> stage_ranks_;
-  std::vector<LinkRates> links_;  ///< behind each stage
+  std::vector<LinkRates> links_;  ///< the link after each stage
   std::vector<Rank> ranks_;
 };
 
-/// How many micro-batches of each stage are alive (from F to B or I) at the moment when the stage's
-/// rank has the most of them; for some schedules a few less where there are many micro-batches.
+/// A lower bound, per stage, of the micro-batches that are live (between F and B or I) at the
+/// moment when the stage's rank has most of them. For some schedules with many micro-batches it is
+/// a few too low.
 std::vector<int> LiveAtLeast(const Candidate& candidate);
 
-/// Bytes of the fullest rank, for any cut.
+/// A lower bound in bytes for the fullest rank, for any cuts.
 double MemoryAtLeast(const Candidate& candidate, const StageTable& table, const Training& training);
-/// For the candidate's cut. `live`: LiveAtLeast().
+/// The same for the candidate's own cuts. `live`: from LiveAtLeast().
 double CutMemoryAtLeast(const Candidate& candidate, const StageTable& table,
                         const Training& training, const std::vector<int>& live);
 

@@ -8,7 +8,7 @@
 namespace strata::search {
 namespace {
 
-/// By layer: seconds that a micro-batch takes on the layers before it, there and back.
+/// Per layer: the seconds of a micro-batch on the layers before it, forward and back.
 std::vector<double> Heads(const StageTable& table, const CutGoal& goal) {
   std::vector<double> heads(static_cast<size_t>(table.layers()));
   if (!goal.head) return heads;
@@ -19,7 +19,8 @@ std::vector<double> Heads(const StageTable& table, const CutGoal& goal) {
   return heads;
 }
 
-/// All cuts, by the largest of their stages' costs.
+/// The cut problem for CutTable, which minimises the largest cost over the stages by dynamic
+/// programming: for each number of stages and each end it keeps the best last bound.
 class Costliest {
  public:
   using Cost = double;

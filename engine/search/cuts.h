@@ -1,5 +1,5 @@
-// Cuts: where a list of layers is cut for the shortest step, within what each stage's rank can
-// hold.
+// Finds the cuts of a list of layers with the shortest step, within the memory of each stage's
+// rank.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,19 @@
 
 namespace strata::search {
 
-/// What makes one cut better than another: the largest of its stages' costs,
-///   head * (what a first micro-batch takes to reach the stage, and a last one back from it)
+/// Defines the cost of a cut: the largest of its stages' costs,
+///   head * (seconds of a first micro-batch to the stage, and of a last one back from it)
 ///   + micro_batches * (the stage's seconds).
 struct CutGoal {
   int stages = 1;
-  /// Of a step. With `head`: the step takes at least the cost, as a stage waits for its first input
-  /// and its last gradient has its way to go. Without: 1, the slowest stage counts alone.
+  /// Micro-batches of a step. With `head` the cost is a lower bound of the step, because a stage
+  /// waits for its first input, and its last gradient has to travel back. Without `head` use 1:
+  /// only the slowest stage counts.
   double micro_batches = 1;
   bool head = false;
-  double message = 0;   ///< seconds that each stage before adds to the head
-  bool splits = false;  ///< backwards in I and W: only forwards count for the head
-  /// Whether these layers can be stage `stage`; empty: always.
+  double message = 0;   ///< seconds that each earlier stage adds to the head
+  bool splits = false;  ///< backwards are split into I and W: only forwards count for the head
+  /// True if layers `begin` to `end` can be stage `stage`; an empty function allows everything.
   std::function<bool(int stage, int begin, int end)> fits = {};
 };
 
@@ -30,8 +31,8 @@ struct FoundCut {
   double cost = 0;
 };
 
-/// The cut with the least cost, exactly, whatever the loads are; nothing when none fits. Of equals
-/// the one that CutTable (plan/cut/cut_table.h) takes. Takes at most stages * layers^2 / 2 steps.
+/// The cut with the least cost, exactly; nothing if no cut fits. Of cuts with equal cost, the one
+/// that CutTable (plan/cut/cut_table.h) chooses. Takes at most stages * layers^2 / 2 steps.
 /// REQUIRES: 1 <= stages <= layers.
 std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal);
 

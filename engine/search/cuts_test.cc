@@ -20,7 +20,7 @@ using testing::NumbersNetwork;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// The least cost of all cuts, written down as FindCut() promises it.
+/// The least cost of all cuts, computed by the definition in cuts.h.
 double BruteForce(const StageTable& table, const CutGoal& goal) {
   double least = kNever;
   partition::ForEachCut(table.layers(), goal.stages, [&](const std::vector<int>& bounds) {
@@ -37,7 +37,7 @@ double BruteForce(const StageTable& table, const CutGoal& goal) {
   return least;
 }
 
-// 1,000 networks, as RC_PARAMS says.
+// rapidcheck tries 1,000 networks, as RC_PARAMS sets.
 RC_GTEST_PROP(FindCut, IsBruteForcesSlowestStage, ()) {
   NumbersNetwork network(AnyLayers(1, 12));
   const auto table = network.Table(1, 1, Recompute::kNone);
@@ -62,7 +62,7 @@ RC_GTEST_PROP(FindCut, IsBruteForcesSlowestStage, ()) {
     RC_ASSERT(best.has_value() == (least != kNever));
     if (!best) continue;
     RC_ASSERT(best->cost == least);
-    CutGoal same = goal;  // and the cut has that cost
+    CutGoal same = goal;  // the cut must have the cost that is returned
     double cost = 0, head = 0;
     for (size_t s = 0; s + 1 < best->bounds.size(); ++s) {
       RC_ASSERT(best->bounds[s] < best->bounds[s + 1]);

@@ -15,16 +15,16 @@
 namespace strata::search {
 namespace {
 
-// ---- What holds
+// ---- Keys that are kept
 
-/// Throws ConfigError unless the planner knows the schedule.
+/// The job's schedule. Throws ConfigError unless the planner supports it.
 std::string HeldSchedule(const Job& job) {
   const std::string& name = job.schedule.name;
   if (name == "csv" || name == "function") {
     throw ConfigError(
         "the planner chooses among schedules with names, not a user's own; leave schedule out");
   }
-  schedule::Fits(name, {});  // refuses a name that nobody has
+  schedule::Fits(name, {});  // throws for an unknown name
   return name;
 }
 
@@ -38,11 +38,11 @@ Recompute HeldRecompute(const RecomputeSpec& spec) {
       "one of these");
 }
 
-/// The written cuts, of as many stages as they make. Throws ConfigError unless they are cuts of
-/// these layers.
+/// The bounds that the job gives; their number also gives the number of stages. Throws ConfigError
+/// unless they are valid for these layers.
 std::vector<int> HeldBounds(const Job& job) {
   const int bounds = static_cast<int>(job.partition.bounds.size());
-  const std::vector<int64_t> unused(job.layers.size());  // other methods go by parameters
+  const std::vector<int64_t> unused(job.layers.size());  // only cuts by parameters use them
   return partition::Cut(job.partition, job.layers, unused, std::max(bounds - 1, 1), nullptr);
 }
 
@@ -67,7 +67,7 @@ Space HeldSpace(const Job& job, const Value& given) {
   if (given.Has("recompute")) space.recompute = {HeldRecompute(job.recompute)};
   if (given.Has("zero")) space.zero = {job.zero};
   if (SeesAtOnce(job.optimizer) != OptionTable::Sees::kElements) {
-    space.zero = {0};  // neither shares its parameters
+    space.zero = {0};  // such an optimizer cannot share its parameters over ranks
     space.model = {1};
   }
   if (given.Has("partition") && job.partition.method != "auto") {
@@ -81,7 +81,7 @@ Space HeldSpace(const Job& job, const Value& given) {
   return space;
 }
 
-// ---- What if
+// ---- Changes of the cluster
 
 void Ask(JobCosts& costs, const Cluster& cluster, Space space, std::string change,
          JobSearch& search) {
@@ -102,7 +102,7 @@ void AskAll(JobCosts& costs, const Space& space, JobSearch& search) {
   Cluster larger = cluster;
   larger.device.memory *= 2;
   Ask(costs, larger, space, Str(FormatBytes(larger.device.memory), " per device"), search);
-  if (cluster.links) return;  // each of them is as it is
+  if (cluster.links) return;  // measured links are not changed
   if (cluster.devices_per_node > 1) {
     Cluster faster = cluster;
     faster.within.bandwidth *= 2;
@@ -123,7 +123,8 @@ std::string ShowRecompute(Recompute recompute) {
                                            : "stages";
 }
 
-/// What a step is made of, seconds: means over the ranks until the last backward ends.
+/// A part of the step in seconds. All but the last are means over the ranks until the last backward
+/// ends.
 struct Part {
   const char* name;
   double seconds;
@@ -138,7 +139,8 @@ std::array<Part, 4> PartsOf(const ClusterForecast& forecast) {
           Part{"gradients and optimizer", forecast.step - forecast.pipeline}};
 }
 
-/// Of the best: what it is made of. Of others: what they lose against it.
+/// The reason column. For the best plan: the parts of its step. For others: what costs them most
+/// time compared with the best.
 std::string Reason(const ClusterForecast& forecast, const ClusterForecast& best) {
   const std::array<Part, 4> parts = PartsOf(forecast), of_best = PartsOf(best);
   if (&forecast == &best) {

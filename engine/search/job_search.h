@@ -1,4 +1,5 @@
-// JobSearch: the search for a job, and what it tells people. `strata plan --auto` and job:search.
+// JobSearch: searches for the best plan of a job and formats the result, for `strata plan --auto`
+// and job:search.
 #pragma once
 
 #include <string>
@@ -13,16 +14,16 @@
 
 namespace strata::search {
 
-/// What says which cluster, for flags and for job:search{...}: cluster, gpus, link.
+/// The fields that describe the cluster, for flags and for job:search{...}: cluster, gpus, link.
 const FieldTable& ClusterFlags();
-/// The cluster that such options (canonical, by ClusterFlags()) ask for. job.memory is what each
-/// device has, job.links what was measured between them.
+/// Converts such options (canonical, by ClusterFlags()) to a request. job.memory is the memory of
+/// each device, job.links the file of measured links.
 ClusterRequest ToRequest(const Value& options, const Job& job);
 
-/// How much a change of the cluster would help.
+/// The effect of one change of the cluster.
 struct WhatIf {
   std::string change;  ///< "160 GB per device"
-  double step = 0;     ///< of the best plan then; 0: no better one
+  double step = 0;     ///< seconds of the best plan after the change; 0: no better plan
   Candidate candidate = {};
 };
 
@@ -34,21 +35,22 @@ struct JobSearch {
   std::vector<std::string> notices;
 };
 
-/// Searches for the job on the cluster. The step's samples stay the job's: batch.size times the
-/// data degree. `given`: job keys (overrides.h) that somebody asked for beside the script; those of
-/// the searched ones (parallel, schedule, stages_per_rank, batch.micro_batches and
-/// micro_batch_size, recompute, zero, partition) hold. Throws ConfigError: what JobCosts does, a
-/// key that the planner cannot hold (named), and when nothing fits, with the memory that is needed
-/// at least.
+/// Searches for the job's best plans on the cluster. The number of samples in a step stays the
+/// job's: batch.size times the data degree. `given`: job keys (overrides.h) that were set beside
+/// the script; if they are among the searched ones (parallel, schedule, stages_per_rank,
+/// batch.micro_batches and micro_batch_size, recompute, zero, partition), the search keeps their
+/// values. Throws ConfigError as JobCosts does, for a key whose value the planner does not support
+/// (named), and if nothing fits into the memory, with the smallest memory that would suffice.
 JobSearch SearchFor(const Job& job, const Value& given, const ClusterRequest& request, int top,
                     Script* script);
 
-/// The keys of a candidate, as job:plan{...} takes them.
+/// The keys of a candidate, as job:plan{...} accepts them.
 Value KeysOf(const Candidate& candidate);
 /// The same as lines of a script.
 std::string ScriptLines(const Candidate& candidate);
 
-/// A table of the best with reasons, what would beat them, the lines for the first.
+/// A table of the best plans with reasons, the changes of the cluster that would help, and the
+/// script lines of the first plan.
 std::string SearchText(const JobSearch& search);
 /// {cluster=, devices=, batch=, considered=, simulated=, plans={{step=, bubble=, memory=, keys=,
 /// ...},

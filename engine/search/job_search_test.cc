@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Linear layers of one width, an activation behind each.
+/// A job of Linear layers of one width, each followed by an activation.
 Job Wide(int layers, int width) {
   Job job;
   job.name = "wide";

@@ -32,7 +32,7 @@ bool IsByMemory(const Job& job) {
   return partition::MethodGoesBy(job.partition) == partition::GoesBy::kMemory;
 }
 
-/// The most micro-batches that are alive on each stage, and its slots.
+/// The most micro-batches that are alive on each stage, and its receive slots.
 std::vector<StageSetting> SettingsOf(const Program& program) {
   std::vector<StageSetting> settings(static_cast<size_t>(program.stages()));
   const std::vector<int> slots = schedule::StageBuffers(program);
@@ -46,7 +46,7 @@ std::vector<StageSetting> SettingsOf(const Program& program) {
   return settings;
 }
 
-/// The job's program before anything is recomputed; of "auto" those that set out its choice.
+/// The programs to fit, without recomputation. For the schedule "auto" these are all candidates.
 std::vector<Program> ProgramsToFit(const Job& job, const Plan& plan, const Extent& extent,
                                    Script* script) {
   if (IsUsers(job)) return {UsersProgram(job, extent, script)};
@@ -65,13 +65,14 @@ std::vector<Program> ProgramsToFit(const Job& job, const Plan& plan, const Exten
   return programs;
 }
 
-/// The plan with what a choice recomputes.
+/// The plan with the recomputation of `choice`.
 Plan Recomputing(Plan plan, const RecomputeChoice& choice) {
   for (size_t i = 0; i < plan.layers.size(); ++i) plan.layers[i].segment = choice.segments[i];
   return plan;
 }
 
-/// The choice for the program with which the step is shortest, or that comes nearest to the limit.
+/// The choice with which some program has the shortest step; if none fits, the choice that needs
+/// the least memory. The text is the program's name.
 std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& plan,
                                                    const std::vector<Program>& programs) {
   const RecomputeChooser chooser(job, plan);
@@ -110,7 +111,7 @@ std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& p
       can_shard ? "zero = 1, " : "", "smaller micro-batches or more stages need less"));
 }
 
-/// "1 to 2, 3": the segments of a stage.
+/// The segments of a stage, for example "1 to 2, 3".
 std::string SegmentsText(const Plan& plan, const StagePlan& stage) {
   const CutNames names = CutNamesOf(plan);
   std::vector<std::string> segments;
@@ -126,7 +127,7 @@ std::string SegmentsText(const Plan& plan, const StagePlan& stage) {
       Join(segments, ", "));
 }
 
-/// Which layers run forward again, and what that costs.
+/// Says which layers run forward again and how much work that is.
 std::string ChoiceText(const Plan& plan, const RecomputeChoice& choice) {
   constexpr size_t kShown = 4;
   std::vector<std::string> stages;

@@ -1,5 +1,5 @@
-// Fitting a plan into its memory limit: what its cuts should know, and what is done after them.
-// Private to the package.
+// Fits a plan into its memory limit: gives the cuts what they need to know of the schedule, and
+// chooses the recomputation after them. Private to the package.
 #pragma once
 
 #include <vector>
@@ -12,12 +12,14 @@
 
 namespace strata {
 
-/// What the schedule keeps alive on each stage, where that matters to the cuts: with a limit, and
-/// for cuts by memory. Else empty, and for "auto", which keeps what fits, at least as 1F1B.
+/// The memory settings of each stage under the job's schedule. Empty if the cuts do not need them,
+/// that is without a memory limit unless cuts are by memory, and for the schedule "auto", which is
+/// searched for what fits and keeps at least as many micro-batches alive as 1F1B.
 std::vector<StageSetting> PlanSettings(const Job& job, const Extent& extent, Script* script);
-/// recompute = "auto": says what is recomputed. Throws ConfigError where that is not enough.
+/// Implements recompute = "auto": chooses the recomputed layers. Throws ConfigError if the plan
+/// does not fit even so.
 void FitRecomputation(const Job& job, Script* script, Plan& plan);
-/// Throws ConfigError where a rank would have more than the limit.
+/// Throws ConfigError if the prediction for a rank is above the limit.
 void CheckMemory(const Job& job, const Plan& plan, const schedule::Program& program);
 
 }  // namespace strata

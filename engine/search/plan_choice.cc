@@ -26,30 +26,32 @@ namespace {
 using partition::GoesBy;
 using schedule::Program;
 
-/// Without a limit no way takes more than so many times the memory of the simplest.
+/// Without a memory limit no plan may take more than this times the memory of the simplest one.
 constexpr double kMoreMemory = 1.1;
-/// A schedule that is so much worse than the best is not tried with cuts of its own.
+/// A schedule whose price is higher than the best by more than this share is not tried with cuts of
+/// its own.
 constexpr double kNearly = 0.05;
-/// A plan that has never run here must be so much better than those that have.
+/// A plan that has never run here must be better by this share than those that have.
 constexpr double kNews = 0.03;
-/// The most actions of a program that is searched, and actions and layers of all that are tried: a
-/// choice takes a second or two, and is the same on every machine.
+/// Limits of the effort: kMostSearched is in actions of one program that is searched, kMostTried in
+/// actions and layers of all plans that are tried. With them a choice takes a second or two and is
+/// the same on every machine.
 constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
-/// Actions of all programs that are searched for cuts that are only tried, and again for plans that
-/// ran before.
+/// The limit in actions of all programs that are searched only to try cuts; and again for plans
+/// that ran before.
 constexpr int64_t kMostSearchedInAll = 30'000;
 constexpr int kMostStagesPerRank = 4;
-/// Steps of a search for cuts into more stages than ranks.
+/// The most steps of a search for cuts into more stages than ranks.
 constexpr double kMostCuts = 1e7;
-/// Cuts that balance ranks of several stages, which are tried for each way.
+/// The number of cuts from CutsByRank() that are tried for each layout.
 constexpr int kMostRankCuts = 20;
 
 bool IsCutFreely(const Job& job) {
   return partition::MethodGoesBy(job.partition) == GoesBy::kGuess;
 }
 
-/// What was the simplest way where the job does not say another: cuts by parameters, 1f1b, one
-/// stage on each rank.
+/// The job with the simplest choice for everything that it leaves open: cuts by parameters, 1f1b,
+/// one stage on each rank.
 Job Simplest(Job job) {
   if (IsCutFreely(job)) job.partition = {};
   if (job.schedule.name == "auto") job.schedule = {};
@@ -57,8 +59,8 @@ Job Simplest(Job job) {
   return job;
 }
 
-/// How many stages each rank can have, at least one number. Written cuts say it; who names how to
-/// cut means one stage a rank, unless the schedule has more.
+/// The possible numbers of stages per rank, at least one. Written cuts determine it. If the job
+/// names a partition method, it is 1, unless the schedule needs more.
 std::vector<int> StageCounts(const Job& job, const Extent& extent) {
   if (job.stages_per_rank > 0) return {job.stages_per_rank};
   if (IsUsers(job)) return {1};
@@ -78,7 +80,7 @@ std::vector<int> StageCounts(const Job& job, const Extent& extent) {
   return counts;
 }
 
-/// How stages can lie on ranks, and the schedules that have them so, the simplest first.
+/// A placement of stages on ranks, and the schedules that use it, the simplest first.
 struct StageLayout {
   int stages_per_rank = 1;
   std::vector<int> stage_ranks;
@@ -121,6 +123,12 @@ std::vector<StageLayout> LayoutsOf(const Job& job, const Extent& extent, bool ha
   return layouts;
 }
 
+/// The search that PlanJob() describes, a sequence of heuristics. Choose() evaluates every layout
+/// of stages with every schedule by simulation, then improves the best plan in turn: cuts that
+/// balance ranks, moves of single bounds, a searched program, and last the plans that ran before.
+/// Each candidate replaces the best only if it is better by a minimal share. The effort is counted
+/// in actions (left_, searched_left_) and not in time, so the result does not depend on the
+/// machine.
 class Chooser {
  public:
   Chooser(const Job& job, const UncutPlan& uncut_plan, const Extent& extent, Script* script)
@@ -130,7 +138,7 @@ class Chooser {
     const std::vector<StageLayout> layouts = LayoutsOf(job_, extent_, has_seconds(), script_);
     TryAll(layouts, job_.partition);
     by_time_ = trouble_;
-    // The cuts that are fastest may be none that the memory or split layers allow.
+    // Memory or split layers may rule out the fastest cuts; then other methods are tried.
     for (const char* method : {"memory", "parameters"}) {
       if (!best_ && costs() && IsCutFreely(job_)) TryAll(layouts, {method, {}, {}});
     }
@@ -145,17 +153,18 @@ class Chooser {
     }
     const bool is_told = job_.schedule.name != "auto" || trouble_.empty();
     if (cut_.empty() || !is_told) throw ConfigError(trouble_);
-    return std::move(cut_.front());  // which CheckMemory() refuses
+    return std::move(cut_.front());  // CheckMemory() refuses this plan
   }
 
  private:
   struct Candidate {
     Plan plan;
     double seconds = 0;
-    double price = 0;  ///< PriceOf()
+    double price = 0;  ///< by PriceOf()
   };
 
-  /// A way that cannot be is none; of several the first says why.
+  /// Runs `body` and ignores a ConfigError, because that way is impossible; the first message is
+  /// kept.
   template <class F>
   void Attempt(const F& body) {
     try {
@@ -165,7 +174,7 @@ class Chooser {
     }
   }
 
-  /// Whether cuts other than a method's may be tried.
+  /// True if cuts other than those of a method may be tried.
   bool may_cut() const {
     return IsCutFreely(job_) && has_seconds() &&
            job_.recompute.method != RecomputeSpec::Method::kAuto;
@@ -196,7 +205,7 @@ class Chooser {
     cut_.push_back(std::move(plan));
   }
 
-  /// Keeps the plan if it is that much better than the best.
+  /// Makes the plan the best one if it is better by the share `worth`.
   bool Try(const Plan& plan, double worth) { return Keep(Evaluated(plan), worth); }
 
   bool Keep(std::optional<Candidate> candidate, double worth) {
@@ -205,8 +214,8 @@ class Chooser {
     return true;
   }
 
-  /// Nothing where it takes too much memory. Whatever there are, time is not without end: where it
-  /// is over the best so far is good enough.
+  /// Evaluates a plan by prediction; nothing if it takes too much memory. The total effort is
+  /// limited: once it is used up, nothing more is evaluated and the best plan so far is used.
   std::optional<Candidate> Evaluated(const Plan& plan) {
     left_ -= Actions(plan) + static_cast<int64_t>(plan.layers.size());
     if (best_ && left_ < 0) return std::nullopt;
@@ -224,7 +233,7 @@ class Chooser {
     return Candidate{plan, seconds, price};
   }
 
-  /// What is to be least. Who says how much memory there is wants the time alone.
+  /// The price to minimise: with a memory limit the time alone, otherwise memory counts too.
   double PriceOf(const Plan& plan, double seconds, int64_t memory) const {
     return schedule::Price(seconds, static_cast<double>(memory), MemoryWeight(plan));
   }
@@ -232,20 +241,21 @@ class Chooser {
     return plan.memory > 0 || !has_seconds() ? 0 : kMemoryWeight;
   }
 
-  /// Of the largest rank, bytes. Where those are not known, activations.
+  /// The peak of the largest rank in bytes; if the costs are not known, in activations.
   int64_t MemoryOf(const Plan& plan, const Program& program) const {
     if (!costs()) return std::ranges::max(schedule::Simulate(program).peak_activations);
     return LargestTotal(ForecastMemory(job_, plan, *costs(), program));
   }
 
-  /// Of a step; where nothing is known, in passes of a stage.
+  /// The seconds of a step; if no seconds are known, its length in passes of a stage.
   double SecondsOf(const Plan& plan, const Program& program) const {
     if (!has_seconds()) return schedule::Simulate(program).makespan / plan.stages_per_rank();
     return schedule::Simulate(program, StepCosts(job_, plan, *costs(), LinksOfStages(plan)))
         .makespan;
   }
 
-  /// Ranks of several stages may be balanced where no single stages are.
+  /// Tries cuts that balance ranks with several stages, even where single stages cannot be
+  /// balanced.
   void TryCutsByRank(const std::vector<StageLayout>& layouts) {
     for (const StageLayout& layout : layouts) {
       if (layout.stages_per_rank > 1) Keep(BestByRank(layout), kLeastSaving);
@@ -262,7 +272,8 @@ class Chooser {
         .most = kMostRankCuts};
     std::optional<Candidate> best;
     for (const RankCut& cut : CutsByRank(*costs(), options)) {
-      if (cut.price >= (best ? best : best_)->price) break;  // no schedule of it can be better
+      // The cut's price is a lower bound and they ascend, so no later cut can be better.
+      if (cut.price >= (best ? best : best_)->price) break;
       for (const std::string& schedule : WithSearch(layout.schedules)) {
         Attempt([&] {
           const Plan plan = CutAt(cut.bounds, layout.stage_ranks, schedule);
@@ -280,7 +291,8 @@ class Chooser {
     return schedules;
   }
 
-  /// Whether there is time for the search that the plan's schedule may be. Takes it.
+  /// True if the effort limit allows the search that the plan's schedule needs, if it is "auto";
+  /// charges it.
   bool MaySearch(const Plan& plan) {
     if (plan.schedule != "auto") return true;
     searched_left_ -= Actions(plan);
@@ -297,7 +309,8 @@ class Chooser {
     return plan;
   }
 
-  /// A program of these very costs. Where no schedule fits into the memory one may.
+  /// Searches a program for the costs of the best plan. If no named schedule fits into the memory,
+  /// a searched one may.
   void SearchPrograms() {
     if (best_ && Actions(best_->plan) > kMostSearched) return;
     const std::vector<Plan> plans = best_ ? std::vector<Plan>{best_->plan} : cut_;
@@ -310,9 +323,9 @@ class Chooser {
     }
   }
 
-  /// Of the plans that ran here the best one is kept unless a new one is worth kNews: who is the
-  /// best of many by their predictions is often but the one that is predicted too well. So a job
-  /// runs by the same plan today as yesterday, although what is measured is never quite the same.
+  /// Of the plans that have run here the best is kept, unless the new best is predicted to be
+  /// better by kNews. The best prediction among many candidates is often simply the most optimistic
+  /// one. And so a job gets the same plan in every run, although measured seconds vary a little.
   void StayWithWhatRan(const std::vector<StageLayout>& layouts) {
     std::optional<Candidate> known;
     searched_left_ = kMostSearchedInAll;
@@ -332,9 +345,10 @@ class Chooser {
     if (known && (1 - kNews) * known->price <= best_->price) best_ = std::move(known);
   }
 
-  /// The least slowest stage need not be the shortest step: bounds move by one layer while that
-  /// helps, or to where less crosses, which a slow link may be worth. Schedules that are nearly as
-  /// good move along: one with a longer lead wants other cuts.
+  /// The cuts with the fastest slowest stage do not always give the shortest step. So bounds are
+  /// moved by one layer while that helps, or to the next place where fewer bytes cross, which pays
+  /// on a slow link. Each move is tried with every schedule that is nearly as good, because a
+  /// schedule with a longer warm-up prefers other cuts.
   void MoveCuts() {
     for (bool is_new = true; is_new && left_ > 0;) {
       is_new = false;
@@ -348,7 +362,8 @@ class Chooser {
     }
   }
 
-  /// Schedules for the best plan's stages: its own first, which stays of equals, then the simplest.
+  /// The schedules for the best plan's stages: its own first, so that it stays if equal, then the
+  /// simplest.
   std::vector<std::string> NearlyAsGood() const {
     const std::vector<int> stage_ranks = best_->plan.stage_ranks();
     std::vector<std::string> names;
@@ -363,7 +378,8 @@ class Chooser {
     return names;
   }
 
-  /// Where a bound may go: beside, and on either side to the next place where less crosses.
+  /// The places to which a bound may move: one layer to either side, and on either side the next
+  /// place where fewer bytes cross.
   std::vector<int> Places(size_t bound) const {
     const Plan& plan = best_->plan;
     const int now = plan.bounds[bound];
@@ -376,7 +392,7 @@ class Chooser {
       const int end = by < 0 ? plan.bounds[bound - 1] : plan.bounds[bound + 1];
       if (place == end) continue;
       places.push_back(place);
-      if (plan.transport == "threads") continue;  // nothing crosses
+      if (plan.transport == "threads") continue;  // no messages, so no bytes cross
       while (place != end && crossing(place) >= crossing(now)) place += by;
       if (place != end && place != places.back()) places.push_back(place);
     }
@@ -391,9 +407,9 @@ class Chooser {
     return MaySearch(plan) && Try(plan, kLeast);
   }
 
-  // ---- What is said
+  // ---- The notice
 
-  /// What the job would take otherwise; 0 where it could not run.
+  /// The seconds of the job's step with another choice; 0 if that is impossible.
   double SecondsOf(const Job& job, const std::string& schedule,
                    const std::vector<int>& stage_ranks) const {
     try {
@@ -405,12 +421,12 @@ class Chooser {
     }
   }
 
-  /// In percent, of the best plan's step or of `seconds`; 0 where one of them is not known.
+  /// The saving in percent against `of`; 0 if one of the two is not known.
   static long Saved(double seconds, double of) {
     return seconds > 0 && of > 0 ? std::lround(100 * (1 - seconds / of)) : 0;
   }
 
-  /// What was chosen and what it is worth.
+  /// The notice: what was chosen and what it gains.
   std::string Note() const {
     const std::string chosen = ChosenText();
     if (!has_seconds())
@@ -452,21 +468,22 @@ class Chooser {
   const Extent extent_;
   Script* const script_;
   int64_t left_ = kMostTried, searched_left_ = kMostSearchedInAll;
-  int64_t memory_ = 0;     ///< that a rank may take: MemoryOf()
-  std::vector<Plan> cut_;  ///< of each way
+  int64_t memory_ = 0;     ///< limit in the unit of MemoryOf(); 0 = not set yet
+  std::vector<Plan> cut_;  ///< the plans of all layouts
   std::optional<Candidate> best_;
-  /// The least that was seen of each schedule for stages that lie so on ranks.
+  /// The least price of each schedule for each placement of stages.
   std::map<std::pair<std::vector<int>, std::string>, double> prices_;
-  std::string by_;       ///< the partition method of the best
-  std::string trouble_;  ///< why a way cannot be
-  std::string by_time_;  ///< why cuts by time cannot be; "" where they need more memory
+  std::string by_;       ///< the partition method of the best plan
+  std::string trouble_;  ///< the first reason why a plan was impossible
+  std::string by_time_;  ///< why cuts by time are impossible; "" if they only need more memory
 };
 
 }  // namespace
 
 Job Narrowed(Job job, const Extent& extent) {
   if (!IsUsers(job)) {
-    if (job.schedule.name != "auto") schedule::Fits(job.schedule.name, {});  // refuses other names
+    // Fits() throws for an unknown name.
+    if (job.schedule.name != "auto") schedule::Fits(job.schedule.name, {});
     if (extent.ranks == 1 && job.stages_per_rank <= 1) return Simplest(std::move(job));
   }
   const std::vector<int> counts = StageCounts(job, extent);

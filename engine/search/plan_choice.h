@@ -1,4 +1,5 @@
-// What a job leaves to us: its cuts, its schedule, its stages per rank. Private to the package.
+// Chooses what a job leaves open: its cuts, its schedule, its stages per rank. Private to the
+// package.
 #pragma once
 
 #include "engine/forecast/users_program.h"
@@ -8,14 +9,16 @@
 
 namespace strata {
 
-/// The job with what there is no choice of: one rank, or a schedule of one number of stages.
+/// The job with the choices filled in that have only one possibility: on a single rank, or for a
+/// schedule with one possible number of stages.
 Job Narrowed(Job job, const Extent& extent);
 
-/// Whether anything is left to be chosen.
+/// True if something is left to choose.
 bool IsChosen(const Job& job);
 
-/// The plan with the least simulated step that PlanJob() describes, and a notice that says what was
-/// chosen and what it is worth. Throws ConfigError where no way can be, with why the first cannot.
+/// Chooses the plan with the shortest simulated step, as PlanJob() describes, and adds a notice of
+/// what was chosen and what it gains. Throws ConfigError if no plan is possible, with the reason of
+/// the first attempt.
 Plan ChoosePlan(const Job& job, const UncutPlan& uncut_plan, const Extent& extent, Script* script);
 
 }  // namespace strata

@@ -1,4 +1,5 @@
-// PlanJob: a job whose cuts, schedule and stages are named, and one of which they are chosen.
+// PlanJob: plans jobs whose cuts, schedule and stages are named, and jobs for which they are
+// chosen.
 #include "engine/search/plan_job.h"
 
 #include <algorithm>
@@ -20,8 +21,8 @@ namespace {
 
 using schedule::Program;
 
-/// A user's program may have an R where the plan recomputes no layer: then the whole stage runs
-/// forward again.
+/// Checks the R actions of a user's program. It may have an R where the plan recomputes no layer;
+/// then the whole stage runs forward again, and no layer of it may have a max norm.
 void CheckOwnR(const Job& job, const Plan& plan, Script* script) {
   if (!IsUsers(job) || std::ranges::none_of(job.layers, HasMaxNorm)) return;
   const Program program =

@@ -1,4 +1,4 @@
-// PlanJob(): the plan of a job, with the best of what the job leaves open.
+// PlanJob(): plans a job and chooses the best for what the job leaves open.
 #pragma once
 
 #include <memory>
@@ -10,32 +10,34 @@
 
 namespace strata {
 
-/// MakePlan() with the stage map of the job's schedule, which a file or a function says itself:
-/// a stage is on the rank whose row names it. Such a schedule has job.stages_per_rank stages per
-/// rank where that is more than 1. With a memory limit the cuts know how many micro-batches the
-/// schedule keeps alive, and what is predicted of the program must keep to it. recompute = "auto"
-/// comes after the cuts, which take each stage to recompute nothing, its layers one by one, or all
-/// of them at once: recompute_choice.h fits the program in. Where "auto" is the schedule too, each
-/// named one on the plan's map, and the fastest of all, is fitted in; the best of them says what is
-/// recomputed.
+/// Plans a job: MakePlan() with the stage map of the job's schedule. A schedule from a file or a
+/// function gives the map itself: a stage is on the rank whose row names it; it has
+/// job.stages_per_rank stages per rank if that is more than 1. With a memory limit the cuts take
+/// into account how many micro-batches the schedule keeps alive, and the predicted memory of the
+/// program must be within the limit. recompute = "auto" is chosen after the cuts; the cuts assume
+/// that each stage recomputes nothing, its layers one by one, or all of them at once.
+/// recompute_choice.h then fits the program into the limit. If the schedule is "auto" too, each
+/// named schedule on the plan's map, and the fastest program of all, is fitted, and the best of
+/// them determines what is recomputed.
 ///
-/// What is "auto" (partition, schedule, stages_per_rank) is what makes the simulated step shortest
-/// by the seconds that the plan has (plan_seconds.h): all named schedules with up to four stages on
-/// each rank, cut where the slowest stage is fastest, and where ranks of several stages are
-/// balanced (rank_cuts.h), there with a program searched for these costs, too. Bounds are then
-/// moved by one layer while that helps, each time with every schedule that is within 5 % of the
-/// best, and last a program is searched for the best. Of nearly equal ways (kLeastSaving) the
-/// simplest is taken, and of nearly equal plans (kNews) one that ran here before. Without a limit
-/// none takes a tenth more memory than the simplest. Where no such cuts can be, for the memory or
-/// for split layers, cuts by memory and by parameters are tried. All have their gradients in
-/// ascending order. A notice says what was chosen and what it is worth. One stage costs no search.
+/// For keys that are "auto" (partition, schedule, stages_per_rank) the choice is the one with the
+/// shortest simulated step, by the plan's seconds (plan_seconds.h). All named schedules are tried
+/// with up to four stages on each rank, with the cuts whose slowest stage is fastest, and with cuts
+/// that balance ranks of several stages (rank_cuts.h), there also with a program that is searched
+/// for these costs. Then bounds are moved by one layer while that helps, each time with every
+/// schedule within 5 % of the best, and last a program is searched for the best plan. Of nearly
+/// equal choices (kLeastSaving) the simplest wins, and of nearly equal plans (kNews) one that ran
+/// here before. Without a memory limit no choice may take a tenth more memory than the simplest. If
+/// such cuts are impossible because of the memory or of split layers, cuts by memory and by
+/// parameters are tried. All plans accumulate gradients in ascending order of micro-batches. A
+/// notice says what was chosen and what it gains. A single stage needs no search.
 ///
-/// Throws ConfigError as MakePlan() and TrainingProgram() do, and for a limit that is not kept.
+/// Throws ConfigError as MakePlan() and TrainingProgram() do, and if the memory limit is exceeded.
 Plan PlanJob(const Job& job, PlanOptions options, Script* script);
 
-/// The plan with other cuts, for ranks that go on with it: every stage stays on its rank, and the
-/// schedule is the same. `costs`: what layers are known to take by now; null: the plan's. Throws
-/// ConfigError as PlanJob() does, for cuts that cannot be.
+/// The plan with other cuts, for a training that continues with it: every stage stays on its rank,
+/// and the schedule is the same. `costs`: the latest known costs of the layers; null: the plan's.
+/// Throws ConfigError as PlanJob() does, for impossible cuts.
 Plan RecutPlan(const Job& job, const Plan& plan, const std::vector<int>& bounds,
                std::shared_ptr<const ModelCosts> costs, Script* script);
 

@@ -1,4 +1,4 @@
-// What PlanJob() chooses for "auto".
+// Tests of what PlanJob() chooses for "auto".
 #include "engine/search/plan_job.h"
 
 #include <gmock/gmock.h>
@@ -30,9 +30,9 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// All is chosen.
+/// A job that leaves everything open.
 Job AutoJob(int pipe, int64_t micro_batches) {
-  ::unsetenv("STRATA_RATES");  // measurements of the tests' own
+  ::unsetenv("STRATA_RATES");  // no measured rates from the environment
   Job job = DeepJob(pipe, micro_batches);
   job.partition.method = "auto";
   job.schedule.name = "auto";
@@ -40,7 +40,7 @@ Job AutoJob(int pipe, int64_t micro_batches) {
   return job;
 }
 
-/// Layer i takes as many milliseconds as `weights[i]`, a third in each pass.
+/// Layer i takes `weights[i]` milliseconds, a third of it in each pass.
 Measure Measuring(std::vector<double> weights) {
   return [weights](const MeasureTask&) {
     Profile profile;
@@ -120,7 +120,7 @@ TEST(PlanJobAuto, KeepsWhatIsNamed) {
   EXPECT_EQ(PlanJob(job, options, nullptr).stages.size(), 6U);
 }
 
-/// Eight equal layers, of which the second gives few values and the others many.
+/// Eight equal layers, but the second has a small output and the others a large one.
 Job NarrowInFront() {
   Job job = AutoJob(2, 4);
   job.stages_per_rank = 1;
@@ -130,12 +130,13 @@ Job NarrowInFront() {
   return job;
 }
 
-/// Equal layers on two ranks: 1f1b and zb_h1 end soonest where both have as many, zb_h2, which
-/// leads by more micro-batches, where the first rank, which begins first, has more.
+/// Equal layers on two ranks. 1f1b and zb_h1 are fastest if both ranks have equally many. zb_h2,
+/// which runs more warm-up micro-batches, is fastest if the first rank, which starts first, has
+/// more.
 TEST(PlanJobAuto, SchedulesHaveCutsOfTheirOwn) {
   Job job = NarrowInFront();
   job.layers.assign(24, MakeLayer("Linear", {64, 64}, {}, {}, ""));
-  job.memory = int64_t{1} << 30;  // the time alone counts
+  job.memory = int64_t{1} << 30;  // only the time counts
   const PlanOptions options = {.measure = Measuring(std::vector<double>(24, 1))};
   const Plan chosen = PlanJob(job, options, nullptr);
   EXPECT_EQ(chosen.schedule, "zb_h2");
@@ -161,8 +162,8 @@ TEST(PlanJobAuto, ASlowLinkMovesTheCutToWhereLessCrosses) {
     return plan.bounds;
   };
   EXPECT_THAT(cut(1e9), ElementsAre(0, 4, 8)) << "where both stages take as long";
-  // 16 KiB cross there, as beside it, and 512 B behind the second layer: 16 ms and 0.5 ms for each
-  // micro-batch, whose layers take 8.
+  // 16 KiB cross at this cut and at those beside it, and 512 B after the second layer. That takes
+  // 16 ms and 0.5 ms per micro-batch, whose layers take 8 ms.
   EXPECT_THAT(cut(1e6), ElementsAre(0, 2, 8));
 }
 
@@ -190,7 +191,7 @@ TEST(PlanJob, FilesOfLinksThatAreNotTheJobs) {
 }
 
 TEST(PlanJobAuto, PrefersTheSimplestOfEquals) {
-  // One micro-batch goes through one stage after the other, and no W can wait.
+  // With a single micro-batch stages run one after the other, and no W can be delayed.
   const Measure measure = [](const MeasureTask& task) {
     Profile profile;
     profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 0});
@@ -234,7 +235,7 @@ TEST(PlanJobAuto, OneStageIsPredictedByWhatIsKnown) {
   ::unsetenv("STRATA_RATES");
 }
 
-/// Each layer takes `all` milliseconds in a pass, `own` where the plan is one that has run.
+/// Each layer takes `all` milliseconds in a pass, or `own` if the plan has run before.
 Measure Remembering(double all, double own, std::vector<PlanTraits>& asked) {
   return [=, &asked](const MeasureTask& task) {
     EXPECT_TRUE(task.only_known) << "nothing is measured for it";
@@ -282,7 +283,7 @@ TEST(PlanJobAuto, ANewPlanMustBeWorthMoreThanOneThatHasRun) {
     return RanPlan{plan.bounds, plan.stage_ranks(), plan.schedule};
   };
   const RanPlan before = plan_of({});
-  while (plan_of({}) == before) weights[0] += 0.1;  // until others are better by a percent
+  while (plan_of({}) == before) weights[0] += 0.1;  // until another plan is better by a percent
   EXPECT_EQ(plan_of({before}), before);
   const RanPlan bad = {{0, 3, 16}, {0, 1}, "1f1b"}, unknown = {{0, 3, 16}, {1, 0}, "gpipe"};
   EXPECT_EQ(plan_of({bad, before, unknown}), before) << "of those that ran the best";
@@ -346,11 +347,11 @@ TEST(PlanJobAuto, TakesLessMemoryWhereItCostsNextToNoTime) {
   EXPECT_THAT(bounds({400, 100, 500}), ElementsAre(0, 2, 3));
 }
 
-/// Layers as large as AlexNet's, in milliseconds: no two stages take alike, but two ranks of
-/// several stages do.
+/// Layers as uneven as AlexNet's, in milliseconds: no two stages take equally long, but two ranks
+/// with several stages each can.
 TEST(PlanJobAuto, RanksAreBalancedWhereNoStagesCanBe) {
   Job job = AutoJob(2, 4);
-  job.memory = int64_t{1} << 30;  // the time alone counts
+  job.memory = int64_t{1} << 30;  // only the time counts
   const PlanOptions options = {
       .measure = Measuring({40, 1, 100, 1, 1, 70, 1, 1, 1, 1, 60, 1, 1, 20, 1, 1})};
   const Plan chosen = PlanJob(job, options, nullptr);
@@ -365,7 +366,7 @@ TEST(PlanJobAuto, RanksAreBalancedWhereNoStagesCanBe) {
   }
 }
 
-/// A searched program keeps fewer micro-batches where that costs next to no time.
+/// A searched program keeps fewer micro-batches alive if that costs hardly any time.
 TEST(PlanJobAuto, ASearchWeighsMemory) {
   const Job job = AutoJob(2, 8);
   Plan plan = PlanJob(job, {.measure = Measuring(Uneven())}, nullptr);
@@ -374,14 +375,14 @@ TEST(PlanJobAuto, ASearchWeighsMemory) {
     return LargestTotal(
         ForecastMemory(job, plan, *plan.costs, TrainingProgram(job, plan, 8, nullptr)));
   };
-  plan.program_memory = int64_t{1} << 40;  // a choice of ours, within what is never reached
+  plan.program_memory = int64_t{1} << 40;  // the planner's own limit, which is never reached
   const int64_t weighed = memory();
   plan.program_memory = 0;
   EXPECT_LT(weighed, memory());
 }
 
 TEST(PlanJobAuto, FitsWhereTheSimplestFits) {
-  // Cuts by time, or by memory, go by an upper bound of what a stage takes.
+  // Cuts by time or by memory use an upper bound of a stage's memory.
   const PlanOptions options = {.measure = Measuring(Uneven())};
   Job simplest = AutoJob(3, 6);
   simplest.partition.method = "parameters";

@@ -23,7 +23,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 constexpr int kStagesPerRank[] = {1, 2, 3, 4, 6, 8};
 
-/// Simulated actions that moving the bounds of one winner may take.
+/// The limit of simulated actions for moving the bounds of one winner.
 constexpr int64_t kMovedActions = 12'000'000;
 
 template <class T>
@@ -42,7 +42,7 @@ std::vector<int64_t> DivisorsOf(int64_t n) {
   return low;
 }
 
-/// What a way differs in beside its degrees and its micro-batches.
+/// The choices of a candidate besides its degrees and its micro-batches.
 struct Variant {
   std::string schedule;
   int stages_per_rank;
@@ -50,24 +50,24 @@ struct Variant {
   int zero;
 };
 
-/// A place in the search: a candidate that becomes more certain step by step.
+/// A node of the search tree: a candidate of which more is fixed from level to level.
 struct Node {
   enum class Level {
-    kSizes,    ///< degrees and micro-batches; the rest is the best that could be
-    kVariant,  ///< all but the cut
-    kCut,      ///< with a cut, or a bound that is nearer to all cuts
+    kSizes,    ///< degrees and micro-batches; the bound assumes the best for the rest
+    kVariant,  ///< everything except the cuts
+    kCut,      ///< with cuts, or with a better bound for all cuts
   };
-  double bound = 0;  ///< no step below this node is shorter
+  double bound = 0;  ///< a lower bound of all steps below this node
   Level level = Level::kSizes;
-  int64_t order = 0;  ///< of equal bounds the first one made comes first
+  int64_t order = 0;  ///< creation order: of equal bounds the earlier node comes first
   Candidate candidate = {};
 
-  bool operator<(const Node& other) const {  // for a queue that gives the largest first
+  bool operator<(const Node& other) const {  // reversed, as the queue returns its largest element
     return std::tie(other.bound, other.order) < std::tie(bound, order);
   }
 };
 
-/// Ways that differ in less are shown as one.
+/// Candidates with equal degrees are kin: only the best of them is shown.
 using Kin = std::tuple<int, int, int>;
 Kin KinOf(const Candidate& candidate) { return {candidate.pipe, candidate.data, candidate.model}; }
 
@@ -169,7 +169,7 @@ class PlanSearch {
     }
   }
 
-  /// Whatever is recomputed.
+  /// The seconds without any recomputation.
   static double LeastSeconds(const StageCost& total) {
     return total.forward.seconds + total.backward_seconds();
   }
@@ -202,8 +202,8 @@ class PlanSearch {
       candidate.recompute = variant.recompute;
       candidate.zero = variant.zero;
       const bool is_first = variant.zero == space_.zero.front();
-      if (candidate.data == 1 && !is_first) continue;  // nothing to share
-      // One rank alone: whatever the schedule, it works all the time.
+      if (candidate.data == 1 && !is_first) continue;  // ZeRO has nothing to share
+      // A single rank always works, so its schedule does not matter.
       const bool is_kin = has_one && (alone_.schedule != variant.schedule ||
                                       alone_.stages_per_rank != variant.stages_per_rank);
       if (candidate.pipe == 1 && is_kin) continue;
@@ -280,8 +280,8 @@ class PlanSearch {
             .splits = SplitsBackward(candidate.schedule)};
   }
 
-  /// The cuts of a large network that are tried: without regard to memory where they fit, else
-  /// those of stages that do.
+  /// The cuts to try for a large network: the best ones without regard to memory if they fit, else
+  /// the best of those whose stages fit.
   std::vector<std::vector<int>> GoodCuts(const Candidate& candidate, const StageTable& table,
                                          const std::vector<int>& live) {
     if (!space_.bounds.empty()) return {space_.bounds};
@@ -312,7 +312,7 @@ class PlanSearch {
     return cuts;
   }
 
-  /// Many ways have the same one.
+  /// The best cut without a memory limit; cached, because many candidates share it.
   const std::vector<int>& UnlimitedCut(const Candidate& candidate, const StageTable& table,
                                        const CutGoal& goal) {
     const auto key = std::make_tuple(&table, goal.stages, goal.micro_batches, goal.head,
@@ -355,7 +355,7 @@ class PlanSearch {
     Keep({candidate, std::move(forecast)});
   }
 
-  /// Of equally long steps the one with less memory.
+  /// Orders plans by step; of equal steps the one with less memory is better.
   static std::pair<double, double> Score(const FoundPlan& found) {
     return {found.forecast.step, found.forecast.memory};
   }
@@ -383,7 +383,7 @@ class PlanSearch {
     std::erase_if(best_, [&](const auto& entry) { return entry.second.forecast.step > limit_; });
   }
 
-  /// Moves one bound by one layer as long as the step becomes shorter.
+  /// Moves bounds by one layer as long as the step becomes shorter.
   void MoveBounds(FoundPlan& found) {
     if (!space_.bounds.empty() || TriesAllCuts(found.candidate)) return;
     const auto table = TableOf(found.candidate);
@@ -429,11 +429,12 @@ class PlanSearch {
   const double capacity_;
 
   std::vector<Variant> variants_;
-  Variant alone_ = {};  ///< what one rank runs
+  Variant alone_ = {};  ///< the variant that a single rank runs
   std::priority_queue<Node> queue_;
   int64_t order_ = 0;
   std::map<std::tuple<const StageTable*, int, double, bool, bool>, std::vector<int>> cuts_;
-  std::set<std::shared_ptr<const StageTable>> kept_tables_;  ///< of cuts_
+  /// Keeps the tables alive that the keys of cuts_ point to.
+  std::set<std::shared_ptr<const StageTable>> kept_tables_;
   std::map<Kin, FoundPlan> best_;
   double limit_;
   double least_memory_ = kNever;

@@ -1,13 +1,13 @@
-// PlanSearch: the way to train with the shortest step that fits the devices' memory.
+// PlanSearch: finds the way to train with the shortest step that fits into the devices' memory.
 //
-// Looks at pipe x data x model degrees, cuts, schedules, stages per rank, micro-batch sizes,
-// recomputation and ZeRO, together. The global batch stays what it is: size = data * micro_batches
-// * micro_batch_size. Best first: every way has a bound that its step cannot be below, coarse ones
-// at first (without cuts), better ones when its turn comes; the step is simulated
-// (cluster_forecast.h) only for those whose bound is below the best steps found so far. So the
-// result is the best of the space, exactly, but for the cuts of networks with more than kAllCuts of
-// them: there two cuts are tried, of the least slowest stage and of the least bound, and bounds of
-// the winners are moved while that helps.
+// It searches pipe x data x model degrees, cuts, schedules, stages per rank, micro-batch sizes,
+// recomputation and ZeRO together, for a fixed global batch: size = data * micro_batches *
+// micro_batch_size. The search is best-first branch and bound. Every candidate has a lower bound of
+// its step, a coarse one at first (without cuts) and a better one when its turn comes. The step is
+// simulated (cluster_forecast.h) only if the bound is below the best steps found so far. So the
+// result is the exact optimum of the space, except for networks with more than kAllCuts cuts. For
+// those only two cuts are tried, the one with the fastest slowest stage and the one with the least
+// lower bound, and then the bounds of the winners are moved while that helps.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@
 
 namespace strata::search {
 
-/// Cuts of a network in so many stages that are all tried.
+/// If a network has at most this many cuts into so many stages, all of them are tried.
 inline constexpr double kAllCuts = 500;
 
-/// What is searched. A list that is empty stands for all that there are.
+/// The search space. An empty list allows all values.
 struct Space {
-  int64_t batch = 1;  ///< samples of a step, over all replicas
+  int64_t batch = 1;  ///< samples of a step over all replicas
   std::vector<int> pipe = {};
   std::vector<int> data = {};
   std::vector<int> model = {};
@@ -36,8 +36,8 @@ struct Space {
   std::vector<int64_t> micro_batch_sizes = {};
   std::vector<Recompute> recompute = {};
   std::vector<int> zero = {0, 1};
-  std::vector<int> bounds = {};  ///< empty: all cuts
-  double below = 0;              ///< only steps shorter than this, in seconds; 0: any
+  std::vector<int> bounds = {};  ///< the only cuts to try; empty: all cuts
+  double below = 0;              ///< find only steps shorter than this, in seconds; 0: any
 };
 
 struct FoundPlan {
@@ -46,19 +46,21 @@ struct FoundPlan {
 };
 
 struct FoundPlans {
-  /// The shortest step first; one for each combination of degrees, so that they differ in more than
-  /// a detail.
+  /// The best plans, shortest step first, with one for each combination of degrees, so that they
+  /// differ in more than a detail.
   std::vector<FoundPlan> best;
-  int64_t considered = 0;  ///< ways, cuts not counted
-  int64_t bounded = 0;     ///< of them: cut, and bounded with the cut
-  int64_t simulated = 0;   ///< steps
-  /// No way of the space fits less memory per device; of those that did not fit. 0: all fitted.
+  int64_t considered = 0;  ///< candidates without their cuts
+  int64_t bounded = 0;     ///< of these: those with cuts and a bound for them
+  int64_t simulated = 0;   ///< simulated steps
+  /// The least memory per device, in bytes, among the candidates that did not fit; for some of them
+  /// it is only a lower bound. 0: all fitted.
   double least_memory = 0;
 };
 
-/// The `top` best ways. Uses at most all devices, and fewer where more do not help. The same answer
-/// on every machine. Nothing in `best`: no way fits the memory, or the space is empty. Throws
-/// ConfigError: a batch of 0; more layers than StageTable::kMaxLayers.
+/// The `top` best candidates. They use at most all devices, and fewer if more do not help. The
+/// result is the same on every machine. `best` is empty if nothing fits into the memory or if the
+/// space is empty. Throws ConfigError for a batch of 0 and for more layers than
+/// StageTable::kMaxLayers.
 FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& space, int top = 5);
 
 }  // namespace strata::search

@@ -28,7 +28,7 @@ using testing::NumbersNetwork;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1 + 1e-9;
 
-/// A random candidate that runs, with a random cut.
+/// A random candidate that can run, with random cuts.
 Candidate AnyChoice(int layers) {
   Candidate candidate;
   const std::vector<std::string> names = schedule::GeneratorNames();
@@ -103,8 +103,8 @@ RC_GTEST_PROP(Bounds, NoRankHoldsLess, ()) {
 // ---- Predictions
 
 TEST(ClusterForecast, AStepByHand) {
-  // Two layers of 1 + 1 + 1 on two ranks; 1f1b with two micro-batches; the first gives no gradient
-  // of its input. 5 bytes cross at 1 byte per second, 2 seconds of latency.
+  // Two layers of 1 + 1 + 1 s on two ranks; 1f1b with two micro-batches; the first layer computes
+  // no gradient of its input. A message has 5 bytes at 1 byte per second, and 2 seconds of latency.
   NumbersNetwork network(
       {{.parameters = 10, .kept = 7, .output = 5}, {.parameters = 10, .kept = 3}});
   Cluster cluster = MakeDevices(1, 4, 1e9);
@@ -114,16 +114,17 @@ TEST(ClusterForecast, AStepByHand) {
   const auto table = network.Table(1, 1, Recompute::kNone);
   const ClusterForecast forecast =
       ForecastClusterStep(candidate, *table, training, cluster, ProgramOf(candidate));
-  // F0 0-1, there at 8; F B of rank 1 8-11; F1 leaves at 6, there at 13; F B 13-16; gradients leave
-  // at 11 and 16, there at 18 and 23; B (W alone) 18-19 and 23-24.
+  // Rank 0 runs F0 from 0 to 1; it arrives at 8. Rank 1 runs F B from 8 to 11. F1 leaves at 6 and
+  // arrives at 13; F B runs from 13 to 16. The gradients leave at 11 and 16 and arrive at 18 and
+  // 23; B (only W) runs from 18 to 19 and from 23 to 24.
   EXPECT_DOUBLE_EQ(forecast.pipeline, 24);
   EXPECT_DOUBLE_EQ(forecast.bubble, 1 - (4 + 6) / 48.0);
-  // All-reduce of 40 bytes over 2 ranks: doubling 2 + 40.
+  // All-reduce of 40 bytes over 2 ranks by doubling: 2 + 40.
   EXPECT_DOUBLE_EQ(forecast.ranks[0].reduce, 42);
   EXPECT_DOUBLE_EQ(forecast.ranks[0].end, 24 + 42 + 5);
   EXPECT_DOUBLE_EQ(forecast.ranks[1].end, 16 + 42 + 5);
   EXPECT_DOUBLE_EQ(forecast.step, 71);
-  // Two activations; beside them two gradients that may arrive, and two outputs on their way.
+  // Two activations, two receive buffers for gradients, and two outputs being sent.
   EXPECT_DOUBLE_EQ(forecast.ranks[0].memory, 40 + 40 + 80 + 2 * 7 + 2 * 5 + 2 * 5);
   EXPECT_DOUBLE_EQ(forecast.ranks[1].memory, 40 + 40 + 80 + 3);
   EXPECT_DOUBLE_EQ(forecast.ranks[0].sent_messages, 10);
@@ -175,7 +176,7 @@ TEST(ClusterForecast, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
   for (int rank : {4, 6, 7}) EXPECT_EQ(step({.ranks = {{rank, 2.0}}}), slow) << "same stage";
   EXPECT_GE(step({.ranks = {{4, 2.0}, {5, 2.0}}}), slow);
   EXPECT_GE(step({.ranks = {{0, 2.0}, {5, 2.0}}}), slow);
-  // 0 - 4 pass activations, 0 - 2 are replicas, 0 - 7 have nothing to say to each other.
+  // Ranks 0 and 4 pass activations, ranks 0 and 2 are replicas, ranks 0 and 7 do not communicate.
   EXPECT_GT(step({.links = {{{0, 4}, 20.0}}}), usual);
   EXPECT_GT(step({.links = {{{0, 2}, 20.0}}}), usual);
   EXPECT_EQ(step({.links = {{{0, 7}, 20.0}}}), usual);
@@ -230,7 +231,7 @@ RC_GTEST_PROP(Search, IsNeverWorseThanBruteForce, ()) {
   Cluster cluster = MakeDevices(1, *rc::gen::inRange(1, 5), 1e9);
   cluster.within = {static_cast<double>(*rc::gen::inRange(0, 5)), 4};
   if (cluster.devices_per_node > 1 && *rc::gen::arbitrary<bool>()) {
-    std::vector<LinkRates> pairs;  // each its own
+    std::vector<LinkRates> pairs;  // each pair has its own link
     const auto ranks = static_cast<size_t>(cluster.devices_per_node);
     for (size_t i = 0; i < ranks * (ranks - 1) / 2; ++i) {
       pairs.push_back({static_cast<double>(*rc::gen::inRange(0, 9)),
@@ -360,7 +361,7 @@ TEST(Search, RefusesABatchOfNothing) {
               HasSubstr("at least one sample"));
 }
 
-/// 96 equal blocks between an embedding and a head, of GPT-3's proportions.
+/// 96 equal blocks between an embedding and a head, with GPT-3's proportions.
 std::vector<Numbers> Transformer() {
   const Numbers block{.forward = 1.9e-2,
                       .input_grad = 1.9e-2,
@@ -391,7 +392,7 @@ TEST(Search, FindsALargeTransformersPlanOn1024Devices) {
   const FoundPlans result = SearchPlans(network, cluster, {.batch = 1536});
   ASSERT_EQ(result.best.size(), 5u);
   const FoundPlan& best = result.best[0];
-  // Nobody can be faster than all devices at work all the time, and the best is near to that.
+  // No plan can be faster than all devices working all the time, and the best comes close to that.
   double work = 0;
   for (const Numbers& layer : Transformer()) {
     work += layer.forward + layer.input_grad + layer.weight_grad;
@@ -399,7 +400,7 @@ TEST(Search, FindsALargeTransformersPlanOn1024Devices) {
   EXPECT_GE(best.forecast.step, 1536 * work / 1024 * 0.99);
   EXPECT_LE(best.forecast.step, 1536 * work / 1024 * 1.5);
   EXPECT_LE(best.forecast.memory, cluster.memory());
-  // The search does not come near to simulating everything.
+  // The search simulates only a small part of the candidates.
   EXPECT_GT(result.considered, 1000);
   EXPECT_LT(result.simulated, 2000);
   RecordProperty("considered", static_cast<int>(result.considered));

@@ -12,11 +12,15 @@ namespace strata {
 namespace {
 
 constexpr double kMostCuts = 3e5;
-/// Cuts that are alike are left out from among so many.
+/// Keeps so many of the best cuts before cuts that are alike are removed.
 constexpr size_t kMostKept = 4000;
-/// The share of the layers' time by which bounds of cuts that are alike may differ.
+/// Cuts are alike if each pair of their bounds differs by at most this share of the layers' time.
 constexpr double kAlike = 0.005;
 
+/// Computes the price of a cut. Prefix sums over the layers give each stage's work and memory in
+/// constant time; a rank's price adds up its stages and the wait for its first input. CutsByRank()
+/// enumerates all cuts, keeps the kMostKept cheapest in a heap, sorts them, and skips those that
+/// are alike. The cost is the number of cuts (at most kMostCuts) times the number of stages.
 class Pricer {
  public:
   Pricer(const ModelCosts& costs, const RankCutOptions& options)
@@ -50,7 +54,7 @@ class Pricer {
       rank.once += end.once - before.once;
       rank.bytes += end.bytes - before.bytes;
     }
-    // A first stage computes no gradient of its input.
+    // The first stage computes no gradient of its input.
     ranks_[options_.stage_ranks[0]].micro_batch +=
         costs_.input_seconds - costs_.layers[0].input_grad.seconds;
     double seconds = 0, bytes = 0;
@@ -62,7 +66,7 @@ class Pricer {
     return schedule::Price(seconds, bytes, options_.memory_weight);
   }
 
-  /// Whether next to nothing is computed between the bounds of the one and of the other.
+  /// True if the layers between each bound of `a` and the same bound of `b` take next to no time.
   bool AreAlike(const std::vector<int>& a, const std::vector<int>& b) const {
     const double most = kAlike * sums_.back().micro_batch;
     return std::ranges::equal(a, b, [&](int left, int right) {
@@ -71,7 +75,7 @@ class Pricer {
   }
 
  private:
-  /// Of all layers before one.
+  /// Prefix sums: the totals of all layers before one.
   struct Sums {
     double forward = 0, micro_batch = 0, once = 0, bytes = 0;
   };
@@ -101,7 +105,7 @@ std::vector<RankCut> CutsByRank(const ModelCosts& costs, const RankCutOptions& o
   partition::ForEachCut(layers, stages, [&](const std::vector<int>& bounds) {
     const double price = pricer.PriceOf(bounds);
     if (cuts.size() == kMostKept) {
-      if (price >= cuts.front().price) return;  // of equals the earlier bounds came first
+      if (price >= cuts.front().price) return;  // equal price: the earlier bounds stay
       std::ranges::pop_heap(cuts, is_before);
       cuts.pop_back();
     }

@@ -35,7 +35,7 @@ ModelCosts CostsOf(std::vector<LayerCost> layers) {
   return costs;
 }
 
-/// Written down as CutsByRank() promises it.
+/// The price of a cut, computed by the definition in rank_cuts.h.
 double Price(const ModelCosts& costs, const RankCutOptions& options,
              const std::vector<int>& bounds) {
   double longest = 0, largest = 0;
@@ -99,7 +99,7 @@ TEST(CutsByRank, GivesTheBestOfAllCutsWithTheirPrices) {
   }
 }
 
-/// One layer takes half of the time. Stages of equal time cannot be, ranks of equal time can.
+/// One layer takes half of the time. So stages cannot take equally long, but ranks can.
 TEST(CutsByRank, SumsOfStagesAreEqualWhereNoStagesCanBe) {
   const ModelCosts costs = CostsOf({Layer(0), Layer(1), Layer(1), Layer(6), Layer(3), Layer(1)});
   const std::vector<RankCut> cuts =

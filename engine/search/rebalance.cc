@@ -1,5 +1,8 @@
-// Cuts are tried by simulating the program that would run, with what layers and ranks were learnt
-// to take.
+// Candidates for new cuts are compared by simulating the program that would run, with the learnt
+// costs of layers and slowness of ranks. From the current cuts, or from those with the fastest
+// slowest stage, bounds are moved by a layer or two while that helps. Before that, cheap bounds
+// decide whether a search can pay: LeastSaving() is what a move costs, MostSaving() what it can
+// gain at most. The number of simulated actions of a decision is limited by kMostActions.
 #include "engine/search/rebalance.h"
 
 #include <algorithm>
@@ -23,21 +26,24 @@
 namespace strata {
 namespace {
 
-/// Actions of all programs that one decision simulates; one that is searched counts as so many.
+/// The limit of simulated actions for one decision, and the factor for a program that has to be
+/// searched.
 constexpr int64_t kMostActions = 400'000, kSearched = 20;
-/// Steps of a search for the cuts with the least slowest stage.
+/// The most steps of a search for the cuts with the fastest slowest stage.
 constexpr double kMostCuts = 2e7;
-/// A move of which nobody knows takes so long, and as long as its bytes take at this rate: stages
-/// are built anew and parameters, moments and statistics are copied, most of them within a rank.
+/// The estimated time of the first move: kLeastMoving plus its bytes at the rate kMovedBytes per
+/// second. Stages are built anew, and parameters, moments and statistics are copied, most of them
+/// within a rank.
 constexpr double kLeastMoving = 0.1, kMovedBytes = 400e6;
-/// Windows that pass without a search, at most, once some have found nothing.
+/// The most windows that pass without a search after searches that found nothing.
 constexpr int kMostSkips = 64;
-/// How much more memory a rank may take than the largest one did at first.
+/// The memory limit of a rank, as a factor of the largest rank's memory at the start.
 constexpr double kMoreMemory = 1.25;
 
 double Sum(const StageSeconds& stage) { return stage.forward + stage.backward; }
 
-/// Scales what the layers of each stage take, and with the last one the loss.
+/// Multiplies the seconds of each stage's layers by the stage's factor, and those of the loss by
+/// the last stage's.
 ModelCosts Scaled(ModelCosts costs, const std::vector<int>& cuts,
                   const std::vector<StageSeconds>& by) {
   for (size_t s = 0; s < by.size(); ++s) {
@@ -136,7 +142,8 @@ std::optional<BetterCuts> Rebalancer::AfterStep(const MeasuredStep& step, int64_
   return found_ >= 2 ? better : std::nullopt;
 }
 
-/// The first time about layers, later about ranks.
+/// In the first window learns the seconds of layers; later the slowness of ranks, and after a move
+/// again the seconds of layers.
 void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
   if (!base_) {
     base_ = Scaled(*plan_.costs, plan_.bounds, Ratios(stages, *plan_.costs, plan_));
@@ -153,11 +160,11 @@ void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
   }
 }
 
-/// The layers that stayed were measured without those that came, which take the rest; where there
-/// is none, or nobody came, all of the stage take more or less. Ranks are as fast as before: else a
-/// wrong guess about layers would look like a rank that has changed, and move them back again. What
-/// a stage recomputes was measured with its forward, of which it is expected to take the same
-/// share.
+/// Learns the seconds of the layers that moved into a stage. The layers that stayed keep their
+/// seconds, and the new ones get the rest of the measured time. If nothing remains, or no layer
+/// came, all layers of the stage are scaled. The slowness of ranks is assumed unchanged; otherwise
+/// a wrong guess about layers would look like a rank that has changed speed, and would move them
+/// back. The measured forward includes recomputation, which is assumed to keep its expected share.
 void Rebalancer::LearnFromMove(const std::vector<StageSeconds>& stages) {
   const auto learn = [&](int s, double measured, const auto& seconds_of, const auto& scale) {
     const int begin = plan_.bounds[s], end = plan_.bounds[s + 1];
@@ -193,7 +200,8 @@ void Rebalancer::LearnFromMove(const std::vector<StageSeconds>& stages) {
   }
 }
 
-/// Of all layers, on the ranks where these cuts put them.
+/// The costs of all layers on the ranks on which these cuts place them, including the slowness of
+/// the ranks.
 ModelCosts Rebalancer::Costs(const std::vector<int>& cuts) const {
   std::vector<StageSeconds> by;
   for (const StagePlan& stage : plan_.stages) {
@@ -225,7 +233,8 @@ std::optional<BetterCuts> Rebalancer::Decide(const MeasuredStep& step, int64_t l
                     Why(step.stages)};
 }
 
-/// Of the plan, which may take a search; and at first the memory that no rank may go far beyond.
+/// Makes the current program, which may need a search; at the first call also sets the memory limit
+/// of ranks.
 void Rebalancer::FindProgram() {
   if (program_) return;
   program_ = TrainingProgram(job_, plan_, static_cast<int>(plan_.batch.micro_batches), script_);
@@ -234,15 +243,15 @@ void Rebalancer::FindProgram() {
   most_memory_ = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
 }
 
-/// The share of a step that pays for moving within the steps that are left; above 1 where nothing
-/// does.
+/// The share of a step that must be saved to pay for a move within the remaining steps; above 1 if
+/// no saving can.
 double Rebalancer::LeastSaving(double step_seconds, int64_t left) const {
   const double rest = step_seconds * static_cast<double>(left), moving = MovingSeconds();
   if (rest <= 0 || moved_ + moving > kMostTime * (elapsed_ + rest)) return 2;
   return kLeastGain + moving / rest;
 }
 
-/// As long as the last time, or a guess from the bytes of the largest rank.
+/// The duration of the last move, or an estimate from the bytes of the largest rank.
 double Rebalancer::MovingSeconds() const {
   if (last_move_ > 0) return last_move_;
   int64_t most = 0;
@@ -254,7 +263,8 @@ double Rebalancer::MovingSeconds() const {
   return kLeastMoving + static_cast<double>(most) / kMovedBytes;
 }
 
-/// What could be gained at most if layers were as fine as sand, and nobody waited.
+/// An upper bound on the time that moving layers can save: it assumes that the work can be divided
+/// exactly and that no rank waits.
 double Rebalancer::MostSaving(const std::vector<StageSeconds>& stages) const {
   const std::vector<double> busy = RankSeconds(stages, plan_);
   double work = 0, speed = 0;
@@ -266,8 +276,8 @@ double Rebalancer::MostSaving(const std::vector<StageSeconds>& stages) const {
   return slowest > 0 ? 1 - work / speed / slowest : 0;
 }
 
-/// From the cuts that hold, or those with the least slowest stage, bounds move by a layer or two
-/// while that helps.
+/// Searches from the current cuts, or from those with the fastest slowest stage, by moving bounds
+/// by a layer or two while that helps.
 Rebalancer::Choice Rebalancer::Search() {
   Choice best = {plan_.bounds, SecondsNow()};
   constexpr double kLeast = 1e-3;
@@ -307,7 +317,8 @@ std::vector<int> Rebalancer::FastestCuts() const {
   });
 }
 
-/// Of a step with these cuts; none where they cannot be, or time is over.
+/// The seconds of a step with these cuts; none if they are impossible, or if the limit of actions
+/// is reached.
 std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts) {
   const auto actions = 3 * static_cast<int64_t>(plan_.stages.size()) * plan_.batch.micro_batches;
   left_ -= actions * (plan_.schedule == "auto" ? kSearched : 1);
@@ -329,7 +340,7 @@ double Rebalancer::SecondsNow() const {
   return Simulate(*program_, StepCosts(job_, plan_, costs, LinksOfStages(plan_))).makespan;
 }
 
-/// The rank that has changed most, or the one that is busiest.
+/// The reason for the move: the rank whose speed has changed most, or else the busiest rank.
 std::string Rebalancer::Why(const std::vector<StageSeconds>& stages) const {
   constexpr double kChanged = 1.15;
   const std::string rank = PipeRank(plan_);

@@ -1,12 +1,12 @@
-// Rebalancer: whether the layers of a training that runs should lie on other ranks, from what its
-// stages were measured to take. Nothing is measured here, and nothing moves.
+// Rebalancer: decides during a training whether layers should move to other ranks, from the
+// measured seconds of the stages. Nothing is measured here, and nothing moves.
 //
-// Two things are learnt. What layers take: of the first steps, where each stage's measured time is
-// shared out among its layers as predicted, and of those behind a move, where what was not expected
-// is due to the layers that came. And how fast ranks are: from all other steps, what a rank's
-// layers take against what they took at first. So a guess about a layer that was wrong is put right
-// once, and a rank that another program slows down is known as such: its layers cost less
-// elsewhere.
+// It learns two things. First, the seconds of layers: the first window shares each stage's measured
+// time out among its layers as predicted, and after a move, the difference from what was expected
+// is attributed to the layers that moved in. Second, the speed of ranks: in all other windows, the
+// time of a rank's layers is compared with their first time. So a wrong estimate of a layer is
+// corrected once, and a rank that another program slows down is recognised as slow: its layers are
+// expected to be faster on other ranks.
 #pragma once
 
 #include <cstdint>
@@ -24,44 +24,47 @@
 
 namespace strata {
 
-/// Where layers should be from now on.
+/// Cuts that are predicted to be faster than the current ones.
 struct BetterCuts {
   std::vector<int> cuts;
   std::shared_ptr<const ModelCosts> costs;  ///< of the layers, each on its new rank
-  double saving = 0;                        ///< of a step's time
+  double saving = 0;                        ///< share of the step's time
   std::string why;
 };
 
-/// As rank 0 tells the others, who know the rest of the costs; of the layers' seconds every bit.
+/// The text that rank 0 sends to the other ranks, which know the rest of the costs. The layers'
+/// seconds are exact to the last bit.
 std::string ToText(const BetterCuts& better);
 BetterCuts ParseBetterCuts(const std::string& text, const ModelCosts& known);
 
 class Rebalancer {
  public:
   static constexpr int kWindow = StepWindow::kSteps, kUnsettled = StepWindow::kUnsettled;
-  /// The least share of the rest of the training that a move must gain, its own time taken off, and
-  /// the largest share of the training that all moves, and searches for them, may take.
+  /// kLeastGain: the smallest share of the remaining training that a move must save, net of its own
+  /// time. kMostTime: the largest share of the training that all moves and the searches for them
+  /// may take.
   static constexpr double kLeastGain = 0.05, kMostTime = 0.05;
 
-  /// Why layers do not move by themselves; "" = they do. They do not where cuts, or all of
-  /// partition, are named, where moving changes bits (schedules that accumulate in another order),
-  /// with layers of strata.layer{...}, which may keep things in `self`, under a memory limit, and
-  /// where no costs of this machine are known or no stage can be timed from the host.
+  /// The reason why layers do not move in this training; "" if they do. They do not move if the
+  /// cuts or a partition method are named, if moving would change results bit by bit (schedules
+  /// that accumulate gradients in another order), with layers of strata.layer{...}, which may keep
+  /// things in `self`, under a memory limit, and if no costs of this machine are known or stages
+  /// cannot be timed from the host.
   static std::string WhyNot(const Job& job, const Plan& plan, ProvedPrograms& programs,
                             Script* script);
 
-  /// `plan`: that of the training, which Moved() says has changed. Everything must outlive this.
-  /// REQUIRES: WhyNot() is "".
+  /// `plan`: the training's plan; call Moved() after it has changed. All arguments must outlive
+  /// this object. REQUIRES: WhyNot() is "".
   Rebalancer(const Job& job, const Plan& plan, Script* script);
 
-  /// Behind each step; `left`: steps still to come. Gives cuts that two windows in a row have found
-  /// to be better. The same cuts may come again if nobody moves. Behind a search that found nothing
-  /// so many windows pass without one, behind the next such search twice as many, unless there is
-  /// more to gain by then.
+  /// Call after each step; `left`: the number of steps still to come. Returns better cuts once two
+  /// windows in a row have found some. They are returned again if the training does not move. After
+  /// a search that finds nothing some windows pass without a search, and twice as many after the
+  /// next such search, unless more can be gained by then.
   std::optional<BetterCuts> AfterStep(const MeasuredStep& step, int64_t left);
-  /// So long the last AfterStep() has taken, which counts as the time of moves does.
+  /// Adds the time of the last AfterStep(), which counts against kMostTime as moves do.
   void AddSearchTime(double seconds) { moved_ += seconds; }
-  /// The plan has other cuts now; how long it took to move.
+  /// Call after the plan has got other cuts. `seconds`: the duration of the move.
   void Moved(double seconds);
 
  private:
@@ -87,18 +90,19 @@ class Rebalancer {
   const Job& job_;
   const Plan& plan_;
   Script* const script_;
-  std::optional<schedule::Program> program_;  // that runs, once it matters
+  std::optional<schedule::Program> program_;  // the current program, once it is needed
   int64_t most_memory_ = 0;                   // bytes that a rank may take
-  std::optional<ModelCosts> base_;            // of the layers, once they were measured
+  std::optional<ModelCosts> base_;            // costs of the layers, once they were measured
   std::vector<int> learnt_at_;                // the cuts of the last window
-  std::vector<double> slowness_;  // of each rank of the pipe axis, against its first steps
+  // Per rank of the pipe axis: its time relative to that of its first steps.
+  std::vector<double> slowness_;
   StepWindow window_;
-  int found_ = 0;                   // windows in a row that found better cuts
-  int waits_ = 0, skips_ = 0;       // windows without a search: still to come, all in a row
-  double in_vain_ = 0;              // MostSaving() of the last search that found nothing
-  double elapsed_ = 0, moved_ = 0;  // seconds of all steps, of all moves and searches
+  int found_ = 0;                   // consecutive windows that found better cuts
+  int waits_ = 0, skips_ = 0;       // windows without a search: remaining, and in total
+  double in_vain_ = 0;              // MostSaving() at the last search that found nothing
+  double elapsed_ = 0, moved_ = 0;  // seconds of all steps; of all moves and searches
   double last_move_ = 0;            // seconds; 0 = none
-  int64_t left_ = 0;                // actions that may still be simulated for this decision
+  int64_t left_ = 0;                // actions that this decision may still simulate
 };
 
 }  // namespace strata

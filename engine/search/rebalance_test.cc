@@ -1,4 +1,4 @@
-// Decisions about given numbers; nothing runs, and no clock is read.
+// Tests decisions about given numbers; nothing runs, and no clock is read.
 #include "engine/search/rebalance.h"
 
 #include <gmock/gmock.h>
@@ -18,8 +18,8 @@ using testing::HasSubstr;
 
 constexpr int64_t kLeft = 1000;
 
-/// 16 layers on two ranks, of which each is predicted to take 3 ms in a micro-batch. Larger than
-/// those of other tests, so that moving pays.
+/// 16 layers on two ranks; each layer is predicted to take 3 ms per micro-batch. They are larger
+/// than those of other tests, so that moving pays.
 class RebalancerTest : public ::testing::Test {
  protected:
   RebalancerTest() {
@@ -35,7 +35,7 @@ class RebalancerTest : public ::testing::Test {
     plan_ = PlanJob(job_, {.measure = measure}, nullptr);
   }
 
-  /// What the stages take if each layer takes `seconds` of these and the ranks are so slow.
+  /// The seconds of the stages if each layer takes `seconds`, on ranks with this slowness.
   std::vector<StageSeconds> Stages(const std::vector<double>& seconds,
                                    const std::vector<double>& slowness) const {
     std::vector<StageSeconds> stages;
@@ -49,7 +49,7 @@ class RebalancerTest : public ::testing::Test {
     return stages;
   }
 
-  /// Steps of such stages, until cuts are proposed or `steps` have been.
+  /// Feeds steps with such stages until cuts are proposed or `steps` steps have passed.
   std::optional<BetterCuts> Run(Rebalancer& rebalancer, int steps,
                                 const std::vector<double>& layers,
                                 const std::vector<double>& slowness, int64_t left = kLeft) {
@@ -104,7 +104,7 @@ TEST_F(RebalancerTest, GivesASlowRankLessUntilItIsFastAgain) {
   EXPECT_FALSE(Run(rebalancer, 19, Even(), {1, 1.5}));
   const auto slow = Run(rebalancer, 1, Even(), {1, 1.5});
   ASSERT_TRUE(slow);
-  EXPECT_THAT(slow->cuts, ElementsAre(0, 10, 16));  // 10 against 9
+  EXPECT_THAT(slow->cuts, ElementsAre(0, 10, 16));  // 10 layers against 9 before
   EXPECT_EQ(slow->why, "rank 1 takes 1.5 times as long as at first");
   MoveTo(*slow, rebalancer);
   EXPECT_FALSE(Run(rebalancer, 100, Even(), {1, 1.5}));
@@ -115,7 +115,7 @@ TEST_F(RebalancerTest, GivesASlowRankLessUntilItIsFastAgain) {
 
 TEST_F(RebalancerTest, WrongGuessesDoNotMoveLayersToAndFro) {
   std::vector<double> layers(16, 1e-3);
-  layers[14] = 20e-3;  // all of a stage is taken to be alike
+  layers[14] = 20e-3;  // the first window treats all layers of a stage alike
   layers[2] = 12e-3;
   Rebalancer rebalancer(job_, plan_, nullptr);
   int moves = 0;
@@ -156,7 +156,7 @@ TEST_F(RebalancerTest, WhatIsRecomputedIsNotDueToLayersThatCame) {
   EXPECT_FALSE(run(1));
   const auto slow = run(2);
   ASSERT_TRUE(slow);
-  for (const int i : {14, 15}) {  // on the rank that is as fast as at first
+  for (const int i : {14, 15}) {  // on the rank whose speed has not changed
     EXPECT_NEAR(slow->costs->layers[i].forward.seconds, truth.layers[i].forward.seconds, 1e-9) << i;
   }
 }
@@ -183,7 +183,7 @@ TEST_F(RebalancerTest, MovesOnlyWhereTheRestOfTheTrainingPaysForIt) {
   EXPECT_FALSE(Run(at_the_end, 33, Even(), {1, 1.5}, /*left=*/1));
   Rebalancer in_time(job_, plan_, nullptr);
   EXPECT_TRUE(Run(in_time, 33, Even(), {1, 1.5}, /*left=*/100));
-  // Moves may take a twentieth of the training: of some hundred steps 2.5 s.
+  // Moves may take a twentieth of the training, that is 2.5 s of some hundred steps.
   Rebalancer often(job_, plan_, nullptr);
   for (int i = 0; i < 5; ++i) often.Moved(0.5);
   EXPECT_FALSE(Run(often, 33, Even(), {1, 1.5}, /*left=*/77));

@@ -14,10 +14,10 @@ namespace {
 
 using schedule::Program;
 
-/// Of each stage of a rank a way, by its place in the stage's front.
+/// For each stage of a rank, an index into the stage's front.
 using FrontPlaces = std::vector<size_t>;
 
-/// The stages of one rank, which share its memory.
+/// Chooses for the stages of one rank, which share its memory.
 class RankChooser {
  public:
   RankChooser(const MemoryForecast& memory, int64_t limit, int rank, std::vector<int> stages,
@@ -29,7 +29,8 @@ class RankChooser {
         fronts_(fronts),
         costs_(costs) {}
 
-  /// The cheapest ways that fit; empty where none do, and then least() is what they would need.
+  /// The cheapest ways that fit. Empty if none fit; then least() is the memory that they would
+  /// need.
   FrontPlaces Choose() {
     const FrontPlaces cheapest = Cheapest();
     if (!cheapest.empty()) return cheapest;
@@ -58,7 +59,8 @@ class RankChooser {
   }
   bool Fits(const FrontPlaces& ways) { return MemoryOf(ways).total() <= limit_; }
 
-  /// All combinations in the order of their seconds, until one fits or too many did not.
+  /// Tries combinations in ascending order of their seconds (uniform-cost search) until one fits,
+  /// or until kMostTried did not fit.
   FrontPlaces Cheapest() {
     using Entry = std::pair<double, FrontPlaces>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
@@ -79,7 +81,8 @@ class RankChooser {
     return {};
   }
 
-  /// With the least memory, one stage after the other until none gains: the least of all for one.
+  /// The ways with the least memory found by improving one stage after the other until none gains.
+  /// This is the minimum if the rank has one stage.
   FrontPlaces Smallest() {
     FrontPlaces ways(stages_.size());
     for (size_t k = 0; k < ways.size(); ++k) {
@@ -104,7 +107,7 @@ class RankChooser {
     return ways;
   }
 
-  /// Each stage as cheap as the others' ways let it be; `ways` fit.
+  /// Makes each stage as cheap as the others allow. REQUIRES: `ways` fit.
   FrontPlaces Cheaper(FrontPlaces ways) {
     for (size_t k = 0; k < ways.size(); ++k) {
       FrontPlaces tried = ways;
@@ -132,7 +135,8 @@ ModelCosts WithSeconds(const Plan& plan) {
   return costs;
 }
 
-/// A program in which every stage has its R: without one it takes neither time nor memory.
+/// The program with an R for every stage; an R of a stage that recomputes nothing takes neither
+/// time nor memory.
 Program WithR(const Program& program) {
   std::vector<int> all(static_cast<size_t>(program.stages()));
   std::iota(all.begin(), all.end(), 0);

@@ -1,13 +1,13 @@
-// RecomputeChoice: recompute = "auto". Which layers run forward again, so that every rank keeps to
-// the memory limit and the step takes as little time as can be.
+// RecomputeChoice: implements recompute = "auto". It chooses which layers run forward again, so
+// that every rank stays within the memory limit and the step is as short as possible.
 //
-// Of a given program, whose peak on a rank depends on that rank's stages alone: each rank takes, of
-// the ways of its stages to recompute (cost/recompute_front.h), those which together take the
-// least time and whose predicted peak (memory_forecast.h) is within the limit. Exact for one stage
-// on a rank, as far as the front and the prediction are; with several, as long as no more than
-// kMostTried combinations are cheaper than the one that fits, else one that fits and of which no
-// stage alone could be cheaper. No stage takes longer than it must, so no step with this program
-// does.
+// The program is given, and the peak of a rank depends only on the rank's own stages. So each rank
+// is solved by itself: among the ways to recompute its stages (cost/recompute_front.h) it takes
+// those which together take the least time and whose predicted peak (memory_forecast.h) is within
+// the limit. The result is exact for one stage on a rank, as far as the front and the prediction
+// are. With several stages it is exact if at most kMostTried combinations are cheaper than the one
+// that fits; else it is one that fits and in which no single stage could be cheaper. Since no stage
+// takes longer than necessary, neither does the step with this program.
 #pragma once
 
 #include <cstdint>
@@ -24,31 +24,31 @@ namespace strata {
 
 inline constexpr int kMostTried = 20'000;
 
-/// For one program.
+/// The choice for one program.
 struct RecomputeChoice {
-  std::vector<int> segments;     ///< of every layer, as LayerPlan::segment
-  std::vector<StageCost> costs;  ///< of every stage with them
-  /// Where no way keeps to the limit: the rank that is farthest from it, with the least that it
-  /// would need, or the least that was found.
+  std::vector<int> segments;     ///< LayerPlan::segment of every layer
+  std::vector<StageCost> costs;  ///< the cost of every stage with these segments
+  /// If nothing fits: the rank that is farthest above the limit, with the least memory that it
+  /// needs, or the least that was found.
   RankMemory least = {};
   bool fits = true;
 };
 
 class RecomputeChooser {
  public:
-  /// REQUIRES: plan.memory > 0, with the plan's costs. Both must outlive it.
+  /// REQUIRES: plan.memory > 0, and the plan has costs. Both arguments must outlive this object.
   RecomputeChooser(const Job& job, const Plan& plan);
 
-  /// `program`: compute only, without R, on the plan's stages.
+  /// Chooses for a program. `program`: compute only, without R, on the plan's stages.
   RecomputeChoice Choose(const schedule::Program& program) const;
-  /// The costs that it goes by, seconds included: measured, else those of a nominal device.
+  /// The costs that are used, seconds included: measured ones, or else those of a nominal device.
   const ModelCosts& costs() const { return costs_; }
 
  private:
   const Job& job_;
   const Plan& plan_;
   ModelCosts costs_;
-  std::vector<std::vector<Recomputation>> fronts_;  ///< of every stage
+  std::vector<std::vector<Recomputation>> fronts_;  ///< per stage
 };
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// recompute = "auto": PlanJob() with RecomputeChooser.
+// Tests of recompute = "auto": PlanJob() with RecomputeChooser.
 #include "engine/search/recompute_choice.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 
-/// Layers of different sizes.
+/// A job whose layers have different sizes.
 Job UnevenJob(int layers, int pipe) {
   Job job;
   const int widths[] = {64, 256, 32, 128};
@@ -60,7 +60,7 @@ std::vector<RankMemory> Memory(const Job& job, const Plan& plan) {
                         TrainingProgram(job, plan, micro_batches, nullptr));
 }
 
-/// Seconds of a nominal core, of each stage's recomputation.
+/// The seconds of each stage's recomputation on a nominal core.
 std::vector<double> Recomputed(const Job& job, const Plan& plan) {
   ModelCosts costs = CostsOf(job, plan, nullptr);
   SetSeconds(costs, NominalDevice("cpu"));
@@ -75,13 +75,14 @@ std::string ErrorOf(const Job& job) {
   return ConfigErrorOf([&] { PlanJob(job, {}, nullptr); });
 }
 
-/// The peak of the largest rank with a fixed way to recompute.
+/// The peak of the fullest rank with a fixed way to recompute.
 int64_t PeakWith(Job job, const RecomputeSpec& recompute) {
   job.recompute = recompute;
   return LargestTotal(Memory(job, PlanJob(job, {}, nullptr)));
 }
 
-/// Every way to recompute layers `begin` to `end`, the others as they are.
+/// Calls `each` for every way to recompute layers `begin` to `end`; the other layers stay as they
+/// are.
 void ForAllSegments(Plan plan, int begin, int end, const std::function<void(const Plan&)>& each) {
   const std::function<void(int, int)> from = [&](int i, int next) {
     if (i == end) return each(plan);
@@ -144,7 +145,7 @@ TEST(RecomputeChoice, KeepsToEveryLimitThatCanBeKept) {
   }
 }
 
-// Against all ways there are, by the same prediction.
+// Compares with all possible ways, using the same prediction.
 TEST(RecomputeChoice, IsTheCheapestOfAllThatFit) {
   for (const char* schedule : {"1f1b", "gpipe", "zb_h2"}) {
     Job job = UnevenJob(10, 2);
@@ -246,7 +247,7 @@ TEST(RecomputeChoice, CutsByMemoryKnowThatItHelps) {
   Job job = UnevenJob(12, 2);
   job.partition.method = "memory";
   const int64_t kept = PeakWith(job, {});
-  // Less than any cut has that keeps everything.
+  // This is less than any cut needs without recomputation.
   const Job limited = Auto(job, kept * 3 / 4);
   const Plan plan = PlanJob(limited, {}, nullptr);
   EXPECT_FALSE(RecomputedStages(plan).empty());
@@ -256,8 +257,8 @@ TEST(RecomputeChoice, CutsByMemoryKnowThatItHelps) {
   EXPECT_THAT(ErrorOf(fixed), HasSubstr("memory"));
 }
 
-// Of three layers that keep as much, the one that takes most time is kept. Two are needed: what R
-// brings back of the last one is there when memory is the least.
+// Of three layers that keep equally much, the slowest one is kept. Two must be recomputed: what R
+// brings back of the last one is in memory at the peak.
 TEST(RecomputeChoice, MeasuredSecondsDecide) {
   constexpr int kAlike[] = {0, 1, 3};
   Job job = UnevenJob(6, 1);

@@ -1,4 +1,4 @@
-// What the planner's tests share: networks of plain numbers.
+// Shared helpers of the planner's tests: networks defined by plain numbers.
 #pragma once
 
 #include <rapidcheck.h>
@@ -13,17 +13,17 @@
 
 namespace strata::search::testing {
 
-/// One layer: seconds and bytes of a micro-batch of one sample. Larger ones take as many times as
-/// much, and `launch` once.
+/// One layer: seconds and bytes of a micro-batch with one sample. A micro-batch of n samples takes
+/// n times as much, but `launch` only once.
 struct Numbers {
   double forward = 1, input_grad = 1, weight_grad = 1;
   double launch = 0;
-  double parameters = 0;  ///< 4 bytes each, 4 more for the gradient
+  double parameters = 0;  ///< 4 bytes each, and 4 more for the gradient
   double kept = 0;        ///< bytes
   double output = 0;      ///< bytes
 };
 
-/// Parts of bytes are rounded up.
+/// Rounds up to whole bytes.
 inline int64_t Whole(double bytes) { return static_cast<int64_t>(std::ceil(bytes)); }
 
 inline StageCost CostOf(const std::vector<Numbers>& layers, int begin, int end, double size,
@@ -76,7 +76,7 @@ class NumbersNetwork : public Network {
   std::map<std::tuple<int64_t, int, Recompute>, std::shared_ptr<StageTable>> tables_;
 };
 
-/// Whole numbers, so that sums are exact.
+/// Random layers with whole numbers, so that sums are exact.
 inline std::vector<Numbers> AnyLayers(int least, int most) {
   std::vector<Numbers> layers(static_cast<size_t>(*rc::gen::inRange(least, most + 1)));
   for (Numbers& layer : layers) {
@@ -91,7 +91,7 @@ inline std::vector<Numbers> AnyLayers(int least, int most) {
   return layers;
 }
 
-/// Devices with so much memory, in nodes.
+/// A cluster of nodes whose devices have `memory` bytes.
 inline Cluster MakeDevices(int nodes, int devices_per_node, double memory) {
   Cluster cluster;
   cluster.nodes = nodes;

@@ -1,4 +1,4 @@
-// The command `strata completion bash|zsh`, which prints what a shell completes `strata` with.
+// The command `strata completion bash|zsh`, which prints a script for the shell's completion.
 #include <algorithm>
 #include <map>
 
@@ -12,8 +12,8 @@
 namespace strata::launcher {
 namespace {
 
-// Both shells run the same function: zsh has bash's way of completing, but leaves --flag=value in
-// one word, where bash cuts it at the `=`.
+// Both shells run the same function: zsh emulates bash's completion, but leaves --flag=value as one
+// word, while bash splits it at the `=`.
 constexpr const char* kFunctions = R"(
 _strata() {
   local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} flag= begin= found=
@@ -48,7 +48,7 @@ Names Sorted(Names names) {
   return names;
 }
 
-/// A branch of `case`: what `pattern` prints.
+/// A branch of the shell's `case`: prints the words if `pattern` matches.
 std::string Branch(const std::string& pattern, const Names& words) {
   return words.empty() ? "" : Str("    ", pattern, ") echo '", Join(Sorted(words), " "), "' ;;\n");
 }
@@ -60,8 +60,8 @@ Names ChoicesOf(const Value& field) {
   return choices;
 }
 
-/// What each key of a job may be, by its flag: of an option of several tables what any of them
-/// takes.
+/// The possible values of each job key, by its flag. For an option that several tables have, the
+/// values that any of them accepts.
 std::map<std::string, Names> ChoicesOfKeys(const Value& keys) {
   std::map<std::string, Names> choices;
   const auto add = [&](const std::string& path, const Value& field) {
@@ -79,8 +79,8 @@ std::map<std::string, Names> ChoicesOfKeys(const Value& keys) {
   return choices;
 }
 
-/// What each flag of a command may be. A command's own flag goes before a key of its name: the
-/// first branch that fits counts.
+/// The possible values of each command's flags. A command's own flag comes before a job key of the
+/// same name, because the first matching branch counts.
 std::string ValueBranches(const Value& help) {
   std::string branches;
   for (const Value& command : help["commands"].as_list()) {
@@ -95,7 +95,7 @@ std::string ValueBranches(const Value& help) {
   return branches;
 }
 
-/// What help takes: commands, keys, layers, functions.
+/// The topics of `strata help`: commands, keys, layers, functions.
 Names Topics(const Value& help) {
   Names topics;
   for (const char* kind : {"commands", "keys", "layers", "functions"}) {
@@ -104,7 +104,7 @@ Names Topics(const Value& help) {
   return topics;
 }
 
-/// The words of each command: its flags, and those of the job.
+/// The words that may follow each command: its own flags and those of the job.
 std::string WordBranches(const Value& help) {
   Names keys;
   for (const std::string& path : JobFieldPaths()) {

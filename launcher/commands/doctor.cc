@@ -1,5 +1,5 @@
-// The command `strata doctor`, which shows what this machine offers and what is missing, and what
-// messages take between ranks.
+// The command `strata doctor`, which shows what this machine offers and what is missing, and with
+// --links measures the latency and bandwidth between ranks.
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -54,7 +54,7 @@ int ShowFindings(bool as_json) {
 
 // ---- Links
 
-/// What says between which ranks.
+/// The flags that say between which ranks the links are measured.
 FieldTable LinkFields() {
   FieldTable fields = {
       Field::Int("ranks", "for --links: ranks on this machine; none = one for each GPU or core")
@@ -77,7 +77,7 @@ FieldTable LinkFields() {
   return fields;
 }
 
-/// Where the ranks are: on the machines of a host file, else here.
+/// The placement of the ranks: on the machines of a host file, else on this machine.
 Placement PlacementOfLinks(const Value& own) {
   Placement placement = PlacementHere(own);
   CheckIsWhole(placement, "strata doctor --links");

@@ -1,4 +1,4 @@
-// The command `strata generate SCRIPT`: a language model goes on with texts.
+// The command `strata generate SCRIPT`, in which a language model continues texts.
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -20,7 +20,8 @@ namespace {
 using Arguments = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
-/// Shows a single text as it comes; of several each as a whole, in the order of prompts.
+/// Shows a single text piece by piece while it is generated; several texts each as a whole, in the
+/// order of the prompts.
 class TextReporter {
  public:
   TextReporter(const Texts& texts, RankReporter& reporter)
@@ -76,7 +77,7 @@ class GenerateJob : public InferenceJob {
         prompts_(std::move(prompts)) {}
 
  protected:
-  /// What is wrong with the prompts shows before a rank starts.
+  /// Checks the prompts before a rank starts.
   void OnPlan(const Job& job, const Plan& plan, Script&, int, Reporter&) override {
     Texts(job, plan, own_flags(), prompts_);
     ExpectWeights(job);
@@ -106,7 +107,8 @@ class GenerateJob : public InferenceJob {
   const std::vector<std::string> prompts_;
 };
 
-/// Takes the prompts out of the arguments, as they are: a text may have commas, or be a number.
+/// Takes the prompts out of the arguments unparsed, because a text may contain commas or look like
+/// a number.
 std::vector<std::string> GroupPrompts(Arguments& arguments) {
   constexpr std::string_view kPrompt = "--prompt";
   std::vector<std::string> prompts;
@@ -125,7 +127,7 @@ std::vector<std::string> GroupPrompts(Arguments& arguments) {
   return prompts;
 }
 
-/// A prompt a line.
+/// Adds the prompts of a file, one per line.
 void ReadPrompts(const std::string& path, std::vector<std::string>& prompts) {
   constexpr int64_t kMost = int64_t{1} << 26;
   for (std::string& prompt : PromptsIn(ReadSmallFile(path, kMost))) {

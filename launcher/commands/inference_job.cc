@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kNoWeights =
     "these are no trained weights: give --weights=FILE or --resume=SAVE";
 
-/// Shows the lines that rank 0 sends, and what ranks write.
+/// Shows the lines that rank 0 sends, and the output of the ranks.
 class LineListener : public JobListener {
  public:
   explicit LineListener(Terminal& terminal) : terminal_(terminal) {}
@@ -49,14 +49,15 @@ void InferenceJob::Change(Job& job) const {
   job.log.clear();
   job.eval.samples = {};
   job.rebalance = false;
-  // A forward alone keeps nothing for a backward, which all of these are about.
+  // These keys concern what a forward keeps for the backward; without a backward nothing is kept.
   job.memory = 0;
   job.recompute = {};
-  // Its order is the same whatever the schedule, whose conditions are those of a training.
-  if (!IsUsers(job)) schedule::Fits(job.schedule.name, {1, 1, 1});  // refuses an unknown name
+  // The order of a forward does not depend on the schedule, and the schedule's conditions concern a
+  // training. Fits() refuses an unknown name.
+  if (!IsUsers(job)) schedule::Fits(job.schedule.name, {1, 1, 1});
   job.schedule = {"inference", "", {}};
-  // Without gradients and moments a rank needs a quarter of the memory. Averages belong to
-  // parameters that learn.
+  // Frozen layers have no gradients and moments, so a rank needs a quarter of the memory. With
+  // averages (ema) layers stay trainable, because averages exist only for trainable parameters.
   if (job.optimizer.ema > 0) return;
   for (LayerSpec& layer : job.layers) layer.frozen = true;
 }

@@ -1,5 +1,5 @@
-// InferenceJob: the ranks of a job that is used and not trained; what `predict`, `eval` and
-// `generate` share.
+// InferenceJob: a RankJob that runs a trained model without training it. The commands `predict`,
+// `eval` and `generate` share it.
 #pragma once
 
 #include <functional>
@@ -18,24 +18,25 @@ class InferenceJob : public RankJob {
 
  protected:
   bool trains() const override { return false; }
-  /// They leave no files, nothing learns, and no layer moves.
+  /// Removes what belongs to training from the job: it writes no files, nothing is learnt, and no
+  /// layer moves.
   void Change(Job& job) const override;
   /// Throws ConfigError for a job that names no weights.
   static void ExpectWeights(const Job& job);
-  /// Tells what the engine began with. Throws ConfigError where that is initial values: the folder
-  /// of saves has none.
+  /// Reports what the engine started from. Throws ConfigError if it started from initial values,
+  /// because the folder of saves is empty.
   static void Begun(const Engine& engine, RankReporter& reporter);
 };
 
-/// A message for people that is no result: it goes to standard error.
+/// A message for the user that is not a result; it goes to standard error.
 Value NoteMessage(const std::string& text);
-/// Text that goes on on the same line.
+/// Text that continues the current line.
 Value PieceMessage(const std::string& text);
 
-/// The flags that these commands have in common.
+/// The flags that these commands share.
 FieldTable InferenceFlags();
 
-/// Makes the job, runs its ranks and shows what they send. Gives the exit code.
+/// Makes the job, runs its ranks and shows what they send. Returns the exit code.
 int RunInference(const Command& command, const std::vector<std::string>& arguments,
                  const std::function<std::unique_ptr<InferenceJob>(const Placement&)>& make);
 

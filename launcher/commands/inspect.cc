@@ -1,4 +1,5 @@
-// The command `strata inspect FILE|FOLDER`, which shows what was saved and checks that it is whole.
+// The command `strata inspect FILE|FOLDER`, which shows what was saved and checks that it is
+// undamaged.
 #include <optional>
 
 #include "engine/base/error.h"

@@ -15,7 +15,8 @@ constexpr const char* kLinks = "links";
 }  // namespace
 
 RankRange LinksJob::Prepare(Reporter&) {
-  ::setenv("OMP_NUM_THREADS", "1", 1);  // no pool of threads before the ranks are forked
+  // The starter must not have a thread pool when the ranks are forked.
+  ::setenv("OMP_NUM_THREADS", "1", 1);
   lua::LoadEngine();
   const RankRange range = places_.RangeOf(places_.placement().world_size);
   places_.OpenMeeting(range);

@@ -1,5 +1,5 @@
-// LinksJob: ranks that only measure the links between them, for `strata doctor --links`. Rank 0
-// sends the table.
+// LinksJob: the job of `strata doctor --links`. Its ranks only measure the links between them; rank
+// 0 sends the table.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace strata::launcher {
 
 class LinksJob : public JobProgram {
  public:
-  /// As many ranks as the placement has. `transport`: "gloo" or "nccl".
+  /// Runs as many ranks as the placement has. `transport`: "gloo" or "nccl".
   LinksJob(Placement placement, std::string transport)
       : places_(std::move(placement)), transport_(std::move(transport)) {}
 
@@ -26,12 +26,12 @@ class LinksJob : public JobProgram {
   const std::string transport_;
 };
 
-/// What a worker needs to know of the job beside its placement.
+/// Adds to `job` what a worker needs besides its placement.
 void SetLinksJob(const std::string& transport, Value& job);
-/// The transport of such a job; "" for any other.
+/// The transport of a links job; "" for any other job.
 std::string TransportOfLinksJob(const Value& job);
 
-/// The table of a message of rank 0's. REQUIRES: it is one.
+/// The table in a message of rank 0. REQUIRES: the message has a table.
 LinkTable LinksOf(const Value& message);
 
 }  // namespace strata::launcher

@@ -1,4 +1,4 @@
-// The command `strata new NAME`, which makes a folder to begin with.
+// The command `strata new NAME`, which makes a folder with a first script.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A template is models/new/NAME.lua, and what it trains on.
+/// A template: the script models/new/NAME.lua and its data.
 struct Template {
   const char* name;
-  const char* data;     ///< what comes along, in the program's shared files; "" = nothing
-  const char* data_as;  ///< its name in the new folder
+  const char* data;     ///< its data among the program's shared files; "" = none
+  const char* data_as;  ///< the data's name in the new folder
   const char* about;
 };
 

@@ -1,4 +1,4 @@
-// The command `strata plan SCRIPT`, which shows how a job would run, without running it.
+// The command `strata plan SCRIPT`, which shows how a job would run without running it.
 #include <utility>
 
 #include "engine/base/error.h"
@@ -17,7 +17,7 @@
 namespace strata::launcher {
 namespace {
 
-/// `measure`, which also writes its result to the file, if one is given.
+/// Returns a Measure that also writes the result to the file, if one is given.
 Measure Keeping(Measure measure, const Value& file) {
   if (file.is_null()) return measure;
   return [measure = std::move(measure), path = file.as_string()](const MeasureTask& task) {

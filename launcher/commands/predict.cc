@@ -1,5 +1,5 @@
-// The commands `strata predict SCRIPT` and `strata eval SCRIPT`: what a model gives for data.test
-// or a file, and how well it does on data.test, without training.
+// The commands `strata predict SCRIPT`, which writes a model's outputs for data.test or for a file,
+// and `strata eval SCRIPT`, which evaluates the model on data.test.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
-/// Of data.test.
+/// A job that runs over data.test.
 class TestDataJob : public InferenceJob {
  public:
   using InferenceJob::InferenceJob;
@@ -47,7 +47,8 @@ std::shared_ptr<const Dataset> Opened(const DataSpec& data, const Job& job, Scri
                             dynamic_cast<DataScript*>(&script)});
 }
 
-/// Where the data has them: of sub-folders, words of a table.
+/// The names of the classes, if the data has them: its sub-folders, or the words of a table's
+/// column.
 std::vector<std::string> NamesIn(const Job& job, Script& script) {
   for (const DataSpec* data : {&job.test_data, &job.train_data}) {
     if (!HasEnd(*data)) continue;
@@ -57,15 +58,15 @@ std::vector<std::string> NamesIn(const Job& job, Script& script) {
   return {};
 }
 
-/// The outputs, by number, whose rows are filled up as the samples are (collate = "pad"): those
-/// that longer samples make longer. A note tells where that does not show.
+/// The numbers of the outputs whose rows are padded as the samples are (collate = "pad"): those
+/// that become longer with longer samples. Sends a note if this cannot be determined.
 std::set<size_t> FilledUp(const Job& job, const Plan& plan, Script& script, Reporter& reporter) {
   if (job.test_data.options["collate"] != Value("pad")) return {};
   const TensorSpecs sample = FactsOf(job.test_data).inputs;
   const int64_t length = sample.at(0).shape.at(0);
   const auto outputs_for = [&](int64_t samples_length) {
     TensorSpecs inputs = WithRows(sample, plan.batch.micro_batch_size);
-    for (TensorSpec& input : inputs) input.shape.at(1) = samples_length;  // its mask's, too
+    for (TensorSpec& input : inputs) input.shape.at(1) = samples_length;  // the mask's too
     return InferLayers(job.layers, inputs, &script).back();
   };
   std::set<size_t> filled_up;
@@ -81,7 +82,7 @@ std::set<size_t> FilledUp(const Job& job, const Plan& plan, Script& script, Repo
       filled_up.insert(k);
     }
     if (is_known) return filled_up;
-  } catch (const ConfigError&) {  // a model that takes no longer ones
+  } catch (const ConfigError&) {  // the model does not take longer samples
   }
   reporter.Send(
       NoteMessage("rows are as long as the longest sample of their micro-batch: which numbers are "
@@ -89,7 +90,8 @@ std::set<size_t> FilledUp(const Job& job, const Plan& plan, Script& script, Repo
   return {};
 }
 
-/// Names of the data are dropped where the model has another number of classes.
+/// The options of the output file. Class names from the data are dropped if the model has another
+/// number of classes.
 PredictionOptions OptionsOf(const Value& own, const Job& job, const Plan& plan, Script& script,
                             Reporter& reporter) {
   PredictionOptions options = {.classes = own["as_classes"].as_bool()};
@@ -114,8 +116,8 @@ PredictionOptions OptionsOf(const Value& own, const Job& job, const Plan& plan, 
   return options;
 }
 
-/// "size at time" of a file, or of all in a folder and below it, but for what this command writes:
-/// `output`.part and its log.
+/// "size at time" for a file, or for every file in a folder and below it. The files that this
+/// command itself writes (`output`.part and its log) are left out.
 std::string StampOf(const std::string& path, const std::string& output) {
   std::string stamp;
   std::error_code error;
@@ -140,7 +142,7 @@ std::string StampOf(const std::string& path, const std::string& output) {
   return stamp;
 }
 
-/// Of all files and folders that a source's options name.
+/// The stamps of all files and folders that a data source's options name.
 std::string StampsOf(const Value& options, const fs::path& folder, const std::string& output) {
   std::string stamps;
   if (options.is_string()) return StampOf((folder / options.as_string()).string(), output);
@@ -153,7 +155,8 @@ std::string StampsOf(const Value& options, const fs::path& folder, const std::st
   return stamps;
 }
 
-/// What an unfinished prediction must have been of, so that it can be gone on with.
+/// A digest of everything on which a prediction depends. An unfinished prediction is only continued
+/// if it has the same digest.
 std::string What(const Job& job, const Plan& plan, const std::string& output) {
   return Digest(Str(job.ToValue().ToJson(), StampOf(job.weights.from, output),
                     StampOf(job.resume, output),
@@ -174,7 +177,7 @@ class PredictJob : public TestDataJob {
     options_ = OptionsOf(own_flags(), job, plan, script, reporter);
     if (path_.ends_with(".jsonl")) options_.filled_up = FilledUp(job, plan, script, reporter);
     what_ = What(job, plan, path_);
-    const Predictions before(path_, options_, what_);  // what is wrong shows before work is done
+    const Predictions before(path_, options_, what_);  // throws before any work is done
     done_ = before.parts();
     if (done_ == 0) return;
     reporter.Send(NoteMessage(
@@ -198,7 +201,7 @@ class PredictJob : public TestDataJob {
   }
 
  private:
-  /// With what the data tells of each sample: its length, and of a folder of images its file.
+  /// Adds what the data knows of each sample: its length and, for a folder of images, its file.
   PredictionOptions OptionsOfSamples(const Job& job, Script& script) const {
     PredictionOptions options = options_;
     const auto is_images = [](std::string_view kind) { return kind == "image_folder"; };
@@ -213,7 +216,7 @@ class PredictJob : public TestDataJob {
     return options;
   }
 
-  // Made in the starter; the ranks have them too:
+  // Set in the starter; the ranks inherit it through fork():
   std::string path_, what_;
   PredictionOptions options_;
   int64_t done_ = 0;  // parts that an earlier run has written
@@ -234,7 +237,7 @@ class EvalJob : public TestDataJob {
   }
 };
 
-/// --input is the key data.input, whose path is that of the current folder.
+/// Replaces --input by the key data.input, with the path relative to the current folder.
 Arguments WithInput(const Command& command, const Arguments& given) {
   const Value input = ParseScriptArguments(command, given).flags.own()["input"];
   if (!input.is_string()) return given;

@@ -1,4 +1,4 @@
-// The prompts of a file, one a line.
+// Splits the text of a prompts file into prompts, one per line.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace strata::launcher {
 
-/// Lines end in \n or \r\n; empty ones are left out.
+/// Lines end in \n or \r\n; empty lines are left out.
 std::vector<std::string> PromptsIn(std::string_view text);
 
 }  // namespace strata::launcher

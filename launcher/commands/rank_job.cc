@@ -1,4 +1,4 @@
-// RankJob: what the starter prepares, and how a rank gets from there to its engine.
+// RankJob: prepares the job in the starter, and opens the engine in each rank.
 #include "launcher/commands/rank_job.h"
 
 #include <cstdio>
@@ -20,8 +20,8 @@
 namespace strata::launcher {
 namespace {
 
-/// While an object lives, another rank's failure aborts the engine. Afterwards the rank's reported
-/// position stays the last one.
+/// While an object lives, the failure of another rank aborts the engine. Afterwards the rank keeps
+/// reporting its last position.
 class AbortsEngine {
  public:
   AbortsEngine(RankReporter& reporter, Engine& engine) : reporter_(reporter), engine_(engine) {
@@ -42,8 +42,8 @@ class AbortsEngine {
   Engine& engine_;
 };
 
-/// While an object lives, SIGTERM asks the engine to stop after its step, and SIGUSR1 for a save,
-/// if the job has saves.
+/// While an object lives, and if the job has saves, SIGTERM asks the engine to stop after the
+/// current step, and SIGUSR1 asks it for a save.
 class StopsEngine {
  public:
   StopsEngine(RankReporter& reporter, Engine& engine, const Job& job) : reporter_(reporter) {
@@ -58,7 +58,7 @@ class StopsEngine {
   RankReporter& reporter_;
 };
 
-/// A rank's role for people: "stage 1", "stages 0, 3, replica 1".
+/// A rank's role for the user: "stage 1", "stages 0, 3, replica 1".
 std::string RoleOf(const Plan& plan, int rank) {
   std::vector<int> stages;
   for (const StagePlan& stage : plan.stages) {
@@ -79,14 +79,15 @@ std::string RoleOfAll(const Plan& plan) {
   return ranks == 1 ? "" : Str("the process of all ", ranks, " ranks");
 }
 
-/// Why nothing can be read at the path; "" where something is.
+/// The reason why nothing can be read at the path; "" if something can.
 std::string TroubleAt(const std::string& path) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) return "";
   return error ? Str(path, ": ", error.message()) : Str("there is no file or folder ", path);
 }
 
-/// What the training begins with is looked for here once, not in each rank.
+/// Checks once, in the starter, that the weights or the save to start from exist; so each rank need
+/// not.
 void CheckBeginning(const Job& job) {
   if (!job.weights.from.empty()) {
     const std::string trouble = TroubleAt(job.weights.from);
@@ -100,7 +101,7 @@ void CheckBeginning(const Job& job) {
   }
 }
 
-/// Forwards alone need no data.train and no steps.
+/// Checks a job that only runs forwards: it needs a loss, but neither data.train nor steps.
 void CheckRunnable(const Job& job) {
   if (!job.loss.type.empty()) return;
   throw ConfigError(Str("the job \"", job.name, "\" needs a loss, also where it does not train: ",
@@ -142,7 +143,8 @@ RankRange RankJob::Prepare(Reporter& reporter) {
 
 void RankJob::Run(int rank, RankReporter& reporter) {
   if (rank != 0) OnForked();
-  bool evaluating = true;  // what the script prints then, the starter has printed already
+  // The starter has already printed what the script prints while it is evaluated.
+  bool evaluating = true;
   lua::StateOptions options = StateOptionsOf(own_flags());
   options.print = [&](std::string_view text) {
     if (!evaluating) WriteToStdout(text);
@@ -158,7 +160,7 @@ void RankJob::Run(int rank, RankReporter& reporter) {
   engine->Close();
 }
 
-/// Once for all ranks that are forked here.
+/// Proves the programs once for all ranks that are forked here.
 void RankJob::ProvePrograms(const Job& job, Script& script) {
   programs_ = std::make_shared<ProvedPrograms>();
   if (trains()) programs_->Training(job, plan_, &script);

@@ -1,5 +1,5 @@
-// RankJob: the JobProgram of all commands that run a job's ranks. Subclasses say what a rank does
-// with its engine.
+// RankJob: the JobProgram of all commands that run a job's ranks. Subclasses define what a rank
+// does with its engine.
 //
 // The starter evaluates the script, plans, loads the engine and makes the store. Each rank
 // evaluates the script again in its own Lua state, checks that it got the same job, and opens the
@@ -40,9 +40,9 @@ class RankJob : public JobProgram {
   void Run(int rank, RankReporter& reporter) override;
 
  protected:
-  /// Whether the ranks run training steps, else forwards alone.
+  /// True if the ranks run training steps; false if they only run forwards.
   virtual bool trains() const { return true; }
-  /// Changes the job of the script, if the command trains another one.
+  /// Changes the script's job, for commands that run a variant of it.
   virtual void Change(Job&) const {}
   /// Called in each starter before the planning.
   virtual void OnJob(const Job&, Reporter&) {}
@@ -54,9 +54,9 @@ class RankJob : public JobProgram {
   virtual void Work(const Job& job, Engine& engine, Script& script, int rank,
                     RankReporter& reporter) = 0;
 
-  /// Once Prepare() has made it.
+  /// The plan; valid after Prepare().
   const Plan& plan() const { return plan_; }
-  /// Whether all ranks are of this machine, and planned by what it was measured to do.
+  /// True if all ranks are on this machine, so that the plan uses this machine's measurements.
   bool is_alone() const { return !places_.placement().is_part(); }
   /// The command's own flags.
   Value own_flags() const;
@@ -76,7 +76,7 @@ class RankJob : public JobProgram {
   // Made in the starter; the ranks inherit it through fork():
   Value starter_job_;
   Plan plan_;
-  std::shared_ptr<ProvedPrograms> programs_;  // null where the ranks are threads
+  std::shared_ptr<ProvedPrograms> programs_;  // null if the ranks are threads
   RankRange range_;
 };
 

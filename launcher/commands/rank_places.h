@@ -1,4 +1,4 @@
-// RankPlaces: where the ranks of a job are that start here, and where they meet the others.
+// RankPlaces: the ranks of a job that start on this machine, and how they connect to the others.
 #pragma once
 
 #include <string>
@@ -17,15 +17,15 @@ class RankPlaces {
   const Placement& placement() const { return placement_; }
   bool has_rank_0() const { return placement_.first.rank == 0; }
 
-  /// Which ranks start here, of so many processes in all.
+  /// The range of ranks that start here. `processes`: the number of processes of the whole job.
   RankRange RangeOf(int processes) const;
-  /// In the starter: where processes that are all on this machine meet, a file in memory, and their
-  /// secret. Ranks of several machines have a store.
+  /// Call in the starter. If all processes are on this machine, makes the file in memory through
+  /// which they meet, and their secret. Ranks on several machines use a store instead.
   void OpenMeeting(const RankRange& range);
-  /// In a process whose children now have what only they need: only rank 0 may hold the socket of a
-  /// store, so that the store ends with rank 0.
+  /// Closes the socket of the store. Call in a process that has forked the ranks, and in every rank
+  /// but 0: only rank 0 may hold this socket, so that the store ends with rank 0.
   void OnForked();
-  /// Of a rank that starts here.
+  /// The place of a rank that starts here.
   RankPlace Of(int rank) const;
 
  private:

@@ -1,4 +1,4 @@
-// The command `strata repl [SCRIPT]`, which runs Lua at a prompt.
+// The command `strata repl [SCRIPT]`, an interactive Lua prompt.
 #include <unistd.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The first difference between two trainings.
+// Finds the first difference between two trainings.
 #include "launcher/commands/run_record.h"
 
 #include <algorithm>
@@ -22,8 +22,9 @@ struct Sides {
     if (tolerance == 0 || !std::isfinite(larger)) return false;
     return std::abs(left - right) <= factor * tolerance * larger;
   }
-  /// `whole`: the norm of all tensors beside them. What rounding leaves of a gradient that is 0, as
-  /// that of a bias before a BatchNorm, has no digit right, but is small against it.
+  /// `whole`: the norm of all tensors together. A gradient that is 0 up to rounding, such as that
+  /// of a bias before a BatchNorm, has no correct digit; but it is small against `whole`, so it
+  /// counts as equal.
   bool Same(const TensorDigest& left, const TensorDigest& right, double whole) const {
     if (tolerance == 0) return left.digest == right.digest;
     const double least = std::isfinite(whole) ? tolerance * whole : 0;

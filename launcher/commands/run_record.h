@@ -11,7 +11,7 @@ namespace strata::launcher {
 
 /// All results of a training that must not depend on how it was cut into stages.
 struct RunRecord {
-  std::string name;                      ///< for people: "pipe 3, 1f1b, gloo"
+  std::string name;                      ///< shown to the user: "pipe 3, 1f1b, gloo"
   std::vector<StepResult> steps;         ///< with losses of micro-batches and gradients
   std::vector<TensorDigest> parameters;  ///< after the last step
 };

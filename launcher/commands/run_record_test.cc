@@ -1,4 +1,4 @@
-// Tests of which difference is named.
+// Tests of the difference that FirstDifference() names.
 #include "launcher/commands/run_record.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ TEST_F(FirstDifferenceTest, AToleranceIsAShare) {
   EXPECT_THAT(difference(), testing::HasSubstr("the list of parameters differs"));
 }
 
-// A bias before a BatchNorm has a gradient of rounding alone.
+// The gradient of a bias before a BatchNorm consists only of rounding errors.
 TEST_F(FirstDifferenceTest, SmallTensorsAreMeasuredAgainstAll) {
   const auto difference = [&] { return FirstDifference(a, b, 1e-6); };
   for (RunRecord* run : {&a, &b}) {

@@ -1,4 +1,4 @@
-// Messages of a recorded training, and back.
+// Converts a recorded training to messages and back.
 #include "launcher/commands/run_recorder.h"
 
 #include "engine/base/text.h"

@@ -1,5 +1,4 @@
-// RunRecorder: receives the messages of a recorded training, and keeps its RunRecord for `strata
-// verify`.
+// RunRecorder: collects the messages of a training into a RunRecord for `strata verify`.
 #pragma once
 
 #include "engine/base/value.h"
@@ -17,15 +16,16 @@ struct PlannedRun {
   int replicas = 1;  ///< size of the data axis
   int sharing = 1;   ///< size of the model axis
   int processes = 1;
-  int threads = 0;  ///< for each rank, as the job says; 0 = the job does not say
+  int threads = 0;  ///< threads per rank as the job sets them; 0 = not set
   /// True when the schedule adds gradients in the same order as one stage: AccumulatesInOrder().
   bool in_order = true;
-  std::string device = "cpu";     ///< Plan::device
-  std::string unordered = {};     ///< Plan::unordered
-  std::string rounding = "1e-6";  ///< the share by which sums in another order may differ
+  std::string device = "cpu";  ///< Plan::device
+  std::string unordered = {};  ///< Plan::unordered
+  /// The relative difference that another order of summation may cause.
+  std::string rounding = "1e-6";
 };
 
-/// The messages in the order in which they come. The starter sends the first one, rank 0 the
+/// The messages of a recorded training, in their order. The starter sends the first, rank 0 the
 /// others.
 Value PlannedMessage(const PlannedRun& run);
 Value VerifiedStepMessage(const StepResult& result);

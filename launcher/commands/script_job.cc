@@ -1,4 +1,4 @@
-// What all commands do with "SCRIPT --flags": flags, configuration files, plans.
+// The common steps of all commands with "SCRIPT --flags": flags, configuration files, plans.
 #include "launcher/commands/script_job.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace strata::launcher {
 namespace {
 
-/// DeepSpeed's short flags.
+/// The short flags, as in DeepSpeed.
 constexpr std::pair<const char*, const char*> kShortFlags[] = {
     {"-p", "--pipe"}, {"-H", "--hostfile"}, {"-i", "--include"}, {"-e", "--exclude"}};
 
@@ -32,7 +32,7 @@ std::vector<std::string> WithLongNames(std::vector<std::string> arguments) {
   return arguments;
 }
 
-/// The text that gives a flag this value.
+/// The text of a flag's value.
 std::string TextOf(const Value& value, const std::string& path) {
   if (value.is_bool()) return value.as_bool() ? "true" : "false";
   if (value.is_int()) return std::to_string(value.as_int());
@@ -50,7 +50,7 @@ std::string TextOf(const Value& value, const std::string& path) {
   return Join(texts, ",");
 }
 
-/// Job overrides as flags: {optimizer = {"adamw", lr = 0.1}} -> --optimizer=adamw
+/// Converts job overrides to flags: {optimizer = {"adamw", lr = 0.1}} becomes --optimizer=adamw
 /// --optimizer.lr=0.1.
 void AppendFlags(const Value& overrides, const std::string& prefix,
                  std::vector<std::string>& flags) {
@@ -65,8 +65,8 @@ void AppendFlags(const Value& overrides, const std::string& prefix,
   }
 }
 
-/// The flags, with those of the --config file in front of them: of two flags for the same key the
-/// last one counts.
+/// Reads the flags. Those from the --config file are put in front, because of two flags for the
+/// same key the last one counts.
 Flags ReadFlags(const Command& command, const std::vector<std::string>& arguments) {
   Flags flags(arguments, command.flags);
   const Value& config = flags.own()["config"];
@@ -179,7 +179,8 @@ Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOpti
   const int here = placement.first.local_world_size;
   const int gpus = options.gpus;
   const bool gpu_each = HasGpuEach(here);
-  if (gpu_each) options.gpus = placement.world_size;  // all machines assume a GPU for each rank
+  // Every machine assumes a GPU for each rank, so that all make the same plan.
+  if (gpu_each) options.gpus = placement.world_size;
   Plan plan = PlanJob(job, options, &script);
   if (plan.transport != "threads" || placement.world_size == 1) return plan;
   throw ConfigError(

@@ -17,8 +17,8 @@
 
 namespace strata::launcher {
 
-/// The path of a script: a word without an ending, "digits", is a model that comes with the
-/// program, unless there is a file of that name. Throws ConfigError where there is neither.
+/// The path of a script. A single word such as "digits" is a model that comes with the program,
+/// unless a file of that name exists. Throws ConfigError if there is neither.
 std::string ScriptPath(const std::string& name);
 
 /// The parts of "SCRIPT --flags". Short flags (-p 2) have their full names. The job keys of
@@ -28,33 +28,33 @@ struct ScriptArguments {
   std::string path;
   Flags flags;
 };
-/// Throws ConfigError when there is not exactly one script, or a flag has a wrong value.
+/// Throws ConfigError if there is not exactly one script, or if a flag has an invalid value.
 ScriptArguments ParseScriptArguments(const Command& command,
                                      const std::vector<std::string>& arguments);
 
-/// The arguments with flags that hold over those before; what is behind "--" stays behind it.
+/// The arguments with more flags, which override earlier ones; arguments after "--" stay after it.
 std::vector<std::string> WithFlags(std::vector<std::string> arguments,
                                    const std::vector<std::string>& flags);
 
 /// The flag --config=F.json, a file with job keys (config_file.h).
 Field ConfigField();
 
-/// "--script_timeout=20": how long the script may take before training.
+/// "--script_timeout=20": the seconds that the script may take before the training.
 Field ScriptTimeoutField();
-/// "--allow_read=DIR": what scripts may read beside their own folder; may come again.
+/// "--allow_read=DIR": a folder that scripts may read besides their own; may be repeated.
 Field AllowReadField();
-/// The limits of a script that is evaluated with these flags of a command. Throws ConfigError for
-/// an --allow_read that reads as something else than a path.
+/// The limits for evaluating a script with these flags of a command. Throws ConfigError if the
+/// value of --allow_read was not parsed as a path.
 lua::StateOptions StateOptionsOf(const Value& own_flags);
-/// "--prepare_timeout=120": how long all that comes before the ranks may take.
+/// "--prepare_timeout=120": the seconds that everything before the start of the ranks may take.
 Field PrepareTimeoutField();
 /// `output`: where the job's listener writes.
 SupervisorOptions SupervisorOptionsOf(const Value& own_flags, OutputQueue& output);
 
-/// Shows the cause of a job that failed; returns its exit code.
+/// Shows the cause if the job failed; returns its exit code.
 int Shown(Terminal& terminal, const Outcome& outcome);
 
-/// Places the job on this machine. `own_flags`: the command's, with "nproc".
+/// Plans the job for this machine. `own_flags`: the command's, with "nproc".
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options = {});
 /// Plans the job for a placement. If other processes start the rest of the ranks, no costs are
 /// measured, since all of them must make the same plan.

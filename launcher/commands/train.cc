@@ -31,14 +31,14 @@ constexpr const char* kRestartWindow = "1h";
 
 std::string TextOf(const Value& value) { return value.is_null() ? "" : value.as_string(); }
 
-/// The name of each rank's host, by rank.
+/// The host name of each rank.
 std::vector<std::string> HostNames(const std::vector<Host>& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts) names.insert(names.end(), host.slots.size(), host.name);
   return names;
 }
 
-/// Trains on the machines of the placement; `listener` hears the messages and the output.
+/// Trains on the machines of the placement; `listener` receives the messages and the output.
 Outcome TrainOn(const Placement& placement, const Command& command,
                 const std::vector<std::string>& arguments, const Value& own, JobListener& listener,
                 const SupervisorOptions& options) {
@@ -50,8 +50,8 @@ Outcome TrainOn(const Placement& placement, const Command& command,
                    placement.first.store_port, listener, options);
 }
 
-/// The arguments with flags that hold over those before: the training goes on with what it has
-/// saved. As they are where that is nothing: a save or weights that it began with are named there.
+/// Adds --resume=SAVE to the arguments. Returns them unchanged if this training has saved nothing;
+/// they may still name the save or the weights it started from.
 std::vector<std::string> WithResume(std::vector<std::string> arguments, const TrainReport& report) {
   const std::string save = report.saves().Resume();
   if (save.empty()) return arguments;
@@ -60,7 +60,7 @@ std::vector<std::string> WithResume(std::vector<std::string> arguments, const Tr
   return WithFlags(std::move(arguments), flags);
 }
 
-/// Where a job that is started again goes on, for people.
+/// Describes, for the log, from where a restarted job continues.
 std::string RestartSource(const NewSaves& saves) {
   const std::string save = saves.Resume();
   if (save == kLatestSave) return "from the last save";
@@ -87,7 +87,7 @@ Restarts RestartsOf(const Value& own, const Placement& placement) {
   return Restarts(most, *window);
 }
 
-/// Trains, and again after a rank or a machine was lost, as often as --max_restarts says.
+/// Trains, and starts again after the loss of a rank or a machine, up to --max_restarts times.
 Outcome TrainWithRestarts(const Placement& placement, const Command& command,
                           const std::vector<std::string>& arguments, const Value& own,
                           TrainReport& report, Terminal& terminal) {
@@ -109,16 +109,17 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
     terminal.ErrorLine(Str("strata: ", outcome.cause, "\nstrata: ", restarts.Count(), ", ",
                            RestartSource(report.saves()),
                            pause > 0 ? ", in " + FormatSeconds(pause) : ""));
-    // A signal ends this process now, as no job runs.
+    // No job runs during the pause, so a signal simply ends this process.
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));
   }
 }
 
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
-  CheckOutputs(own);  // those of the job, rank 0's starter
+  CheckOutputs(own);  // outputs that the job names are checked by rank 0's starter
   if (own["verbose"].as_bool()) InitLogging(LogLevel::kInfo, "");
-  // Before the ranks start, and between restarts, nobody hears them; Supervise() does in any case.
+  // Before the ranks start and between restarts these signals are ignored; Supervise() handles them
+  // in any case.
   for (const int signal : {SIGUSR1, SIGQUIT}) ::signal(signal, SIG_IGN);
   const Placement placement = PlacementHere(own);
   Terminal terminal;

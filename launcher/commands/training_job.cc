@@ -1,4 +1,4 @@
-// TrainingJob: what rank 0 reports of a training.
+// TrainingJob: plans a training in the starter, and reports it from rank 0.
 #include "launcher/commands/training_job.h"
 
 #include <algorithm>
@@ -22,14 +22,15 @@
 namespace strata::launcher {
 namespace {
 
-/// Keeps what a training was measured to take, beside its steps.
+/// Stores the measured seconds of a training's layers for later plans, in the background.
 class RunMemory {
  public:
-  /// `is_alone`: of RankJob. `program`: the plan's, not lowered. All must outlive this.
+  /// `is_alone`: RankJob::is_alone(). `program`: the plan's, not lowered. All references must
+  /// outlive this object.
   RunMemory(const Job& job, const Plan& plan, const schedule::Program& program, bool is_alone)
       : job_(job), plan_(plan), program_(program), is_wanted_(is_alone) {}
 
-  /// A rank that is slow for others' reasons tells nothing of its layers.
+  /// Call if a rank is slow for external reasons; then its seconds say nothing about its layers.
   void Forbid() { is_wanted_ = false; }
   void Keep(const MeasuredStep& step) {
     if (!std::exchange(is_wanted_, false)) return;
@@ -42,7 +43,7 @@ class RunMemory {
   const Plan& plan_;
   const schedule::Program& program_;
   bool is_wanted_;
-  std::future<void> writes_;  // its end is waited for
+  std::future<void> writes_;  // the destructor waits for it
 };
 
 /// Reports rank 0's training to the launcher.
@@ -97,8 +98,8 @@ class ReportingObserver : public TrainObserver {
   RunMemory memory_;
 };
 
-/// Of each rank, a number that is equal for ranks that do the same work: its stages and its part of
-/// the model axis.
+/// A number for each rank that is equal for ranks with the same work, that is the same stages and
+/// the same part of the model axis.
 std::vector<int> WorkOfRanks(const Plan& plan) {
   std::vector<int> work;
   for (int rank = 0; rank < plan.topology.world_size(); ++rank) {
@@ -110,8 +111,8 @@ std::vector<int> WorkOfRanks(const Plan& plan) {
   return work;
 }
 
-/// The multiplications and additions of forward and backward, of a sample of the batch. What
-/// recomputation repeats does not count.
+/// The floating-point operations of forward and backward for one sample. Recomputation does not
+/// count.
 double FlopsOfSample(const Plan& plan, const StepForecast& step) {
   double flops = 0;
   for (const StageCost& stage : step.stages) {
@@ -121,25 +122,26 @@ double FlopsOfSample(const Plan& plan, const StepForecast& step) {
   return flops * parts / static_cast<double>(plan.batch.micro_batch_size);
 }
 
-/// What all ranks would do in a second at the pace of the fastest layer. 0: nothing was measured.
+/// The operations per second of all ranks if they ran at the pace of the fastest layer. 0: nothing
+/// was measured.
 double PeakFlops(const Plan& plan, const ModelCosts& costs) {
   return costs.is_measured() ? FastestFlops(costs) * plan.topology.world_size() : 0;
 }
 
-/// Where what is kept of the job goes; "" where it keeps nothing in a file.
+/// The folder for what a job writes: that of its saves, else that of its log; "" if it has neither.
 std::string FolderOf(const Job& job) {
   if (!job.save.dir.empty() || job.log.empty()) return job.save.dir;
   const std::string folder = std::filesystem::path(job.log).parent_path().string();
   return folder.empty() ? "." : folder;
 }
 
-/// Of samples that are rows of tokens; else 0.
+/// The tokens of a sample, if samples are rows of tokens; else 0.
 int64_t TokensPerSample(const Plan& plan) {
   const TensorSpec& input = plan.stages.front().input.front();
   return input.shape.size() == 2 && !IsFloating(input.dtype) ? input.shape[1] : 0;
 }
 
-/// Histograms are for somebody.
+/// Throws ConfigError if histograms are computed but no output takes them.
 void CheckHistograms(const Job& job, const Value& own_flags) {
   if (job.histograms == 0 || !job.log.empty() || own_flags["tensorboard"].is_string()) return;
   throw ConfigError(Str("histograms = ", job.histograms,
@@ -154,7 +156,7 @@ void TrainingJob::OnJob(const Job& job, Reporter& reporter) {
 
 void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int processes,
                          Reporter& reporter) {
-  SamplesOf(job, plan);  // what the model cannot write is told before a rank starts
+  SamplesOf(job, plan);  // throws before a rank starts if the model cannot write texts
   const Forecast forecast = ForecastPlan(job, plan, &script);
   bubble_ = forecast.outlook.simulation.bubble;
   work_ = WorkOfRanks(plan);

@@ -22,9 +22,9 @@ class TrainingJob : public RankJob {
  private:
   // Set in rank 0's starter, for rank 0:
   double bubble_ = 0;
-  std::vector<int> work_;  // of each rank, equal for those that do the same (stragglers.h)
+  std::vector<int> work_;  // per rank; equal for ranks with the same work (stragglers.h)
   schedule::Program program_;
-  picture::Picture planned_;  // only if a picture is asked for
+  picture::Picture planned_;  // set only if a flag asks for a picture
 };
 
 }  // namespace strata::launcher

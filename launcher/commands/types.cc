@@ -1,4 +1,4 @@
-// The command `strata types`, which tells editors what scripts may write.
+// The command `strata types`, which writes type definitions of the library for editors.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -33,7 +33,7 @@ ignore = {"212"}  -- arguments that a function must take, whether it needs them 
 max_line_length = 120
 )";
 
-/// What stands for the engine's tensors, whose operators are those of ATen.
+/// The definition of the engine's tensors, whose methods are those of ATen.
 constexpr const char* kTensor = R"(
 --- A tensor: methods are torch.Tensor's, x:view(2, -1), counts from 0.
 ---@class strata.Tensor
@@ -46,7 +46,7 @@ constexpr const char* kTensor = R"(
 ---@operator unm: strata.Tensor
 )";
 
-/// The text on lines that each begin with `mark`.
+/// The text, with `mark` in front of every line.
 std::string Commented(const std::string& text, const std::string& mark) {
   std::string lines;
   for (const std::string& line : Split(text, '\n')) lines += Str(mark, line, "\n");
@@ -71,7 +71,8 @@ std::string TypeOfField(const Value& field) {
   return kind == "any" ? "any" : type;
 }
 
-/// A class of options: all may be left out, since they may stand by position, too.
+/// A class of options. All of its fields are optional, because options may also be given by
+/// position.
 std::string OptionsClass(const std::string& name, const Value& fields) {
   std::string text = Str("\n---@class ", name, "\n---@field [integer] any\n");
   for (const Value& field : fields.as_list()) {
@@ -85,12 +86,13 @@ std::string TypeName(const std::string& type) {
   return type.empty() ? "any" : type == "layer" ? "strata.Layer" : "strata." + type;
 }
 
-/// `function NAME(...) end` with its help, and the class of its options before it.
+/// `function NAME(...) end` with its help, preceded by the class of its options.
 std::string FunctionText(const Value& function, const std::string& name) {
   const Value::List& fields = function["fields"].as_list();
   std::string options = name + ".Options";
   std::ranges::replace(options, ':', '.');
-  const std::string& help = function["help"].as_string();  // the table behind it is the class
+  // The table at the end of the help is left out, because the class replaces it.
+  const std::string& help = function["help"].as_string();
   return Str(fields.empty() ? "" : OptionsClass(options, fields), "\n",
              Commented(help.substr(0, help.find("\nname ")), "--- "),
              fields.empty() ? "---@param ... any\n" : Str("---@param options? ", options, "\n"),
@@ -118,14 +120,14 @@ std::string TypeText(const Value& type) {
   return text;
 }
 
-/// A constructor of a layer or of data.
+/// The text of a constructor, of a layer or of data.
 std::string ConstructorText(const Value& made, const std::string& help, const std::string& gives) {
   return FunctionText(
       Value::MakeMap({{"fields", made["fields"]}, {"help", help}, {"gives", gives}}),
       made["name"].as_string());
 }
 
-/// The library's tables with functions in them: "strata.json".
+/// The names of the library's tables that contain functions, such as "strata.json".
 std::set<std::string> TablesIn(const Value& help) {
   std::set<std::string> tables = {"strata.data"};
   for (const Value& function : help["functions"].as_list()) {
@@ -163,7 +165,8 @@ std::string Annotations() {
   return text + "\nreturn strata\n";
 }
 
-/// Writes a file of settings unless there is one, which may be somebody's; gives a line about it.
+/// Writes a file of settings unless it exists, because the user may have written it; returns a line
+/// about it.
 std::string WriteNew(const fs::path& path, const std::string& text) {
   std::error_code error;
   if (fs::exists(path, error)) return Str(path.string(), ": is there, stays\n");

@@ -1,4 +1,5 @@
-// The command `strata verify SCRIPT`, which checks that this plan trains exactly as one stage does.
+// The command `strata verify SCRIPT`, which checks that a plan trains exactly as a single stage
+// does.
 
 #include <algorithm>
 #include <optional>
@@ -19,8 +20,8 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-/// The largest relative difference between sums whose terms are added in different orders, where
-/// layers compute in `type`.
+/// The largest relative difference between sums with different orders of addition, for layers that
+/// compute in `type`.
 std::string RoundingOf(DType type) {
   if (type == DType::kBFloat16) return "1e-2";
   return type == DType::kFloat16 ? "2e-3" : "1e-6";
@@ -32,7 +33,7 @@ class VerifiedJob : public RankJob {
   using RankJob::RankJob;
 
  protected:
-  /// Both runs begin alike, and neither leaves files.
+  /// Both runs start from the same values, and neither writes files.
   void Change(Job& job) const override {
     job.save = {};
     job.resume.clear();
@@ -79,15 +80,16 @@ Arguments Joined(Arguments first, const Arguments& second) {
   return first;
 }
 
-/// The number of threads of each rank in the verified run. The number changes bits, so the other
-/// run gets the same one.
+/// The number of threads per rank in the verified run. Results depend on it bit by bit, so the
+/// other run gets the same number.
 int ThreadsPerRank(const PlannedRun& run) {
   if (run.threads > 0) return run.threads;
   return std::max(1, MachineCores() / run.ranks);
 }
 
-/// The flags that make any job run as one stage, with the same number of replicas. Over Gloo the
-/// plan is on the CPU where there are GPUs, too: whatever device it has is the other run's.
+/// The flags that run any job as one stage with the same number of replicas. With Gloo the plan
+/// uses the CPU even if there are GPUs, so the device of the first plan is given to the second run
+/// too.
 Arguments OneStage(const PlannedRun& run) {
   return {Str("--nproc=", run.replicas),
           Str("--data=", run.replicas),
@@ -114,7 +116,7 @@ int Record(const Command& command, const Arguments& arguments, RunRecorder& reco
   return Shown(terminal, Supervise(job, recorder, SupervisorOptionsOf(own, terminal.output())));
 }
 
-/// Why the plan adds in another order than one stage; null when it does not.
+/// The reason why the plan adds in another order than one stage; null if it does not.
 const char* OtherOrder(const PlannedRun& planned) {
   if (planned.sharing > 1) return "ranks that share layers add up in parts";
   if (planned.in_order) return nullptr;
@@ -122,8 +124,8 @@ const char* OtherOrder(const PlannedRun& planned) {
 }
 
 /// Compares the two runs and shows the result; returns the exit code. Ranks that share layers add
-/// their products in parts, so gradients differ by rounding. Then parameters are not compared:
-/// where a gradient is rounding alone, Adam still makes a full step.
+/// their products in parts, so gradients differ by rounding. Then parameters are not compared,
+/// because for a gradient that is only rounding error Adam still makes a full step.
 int Judge(const PlannedRun& planned, RunRecord piped, RunRecord single, Terminal& terminal) {
   const bool shared = planned.sharing > 1;
   std::string compared = ", losses and norms of gradients";

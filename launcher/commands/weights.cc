@@ -1,5 +1,5 @@
-// The commands `strata import` and `strata export`: published weights become a job's, and a save
-// becomes published weights.
+// The commands `strata import`, which converts published weights to those of a job, and `strata
+// export`, which converts a save to published weights.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -35,8 +35,8 @@ Flags FlagsOf(const Command& command, Arguments arguments) {
   return flags;
 }
 
-/// The job's parameters and buffers under the names that saves give them: a tied parameter has that
-/// of its first use.
+/// The job's parameters and buffers with their names in saves. A tied parameter has the name of its
+/// first use.
 std::vector<WantedTensor> TensorsOf(const Job& job) {
   std::vector<WantedTensor> tensors;
   std::set<std::string> ties;
@@ -55,10 +55,10 @@ std::vector<WantedTensor> TensorsOf(const Job& job) {
   return tensors;
 }
 
-/// The map of the flag, else the script's where it is for the same file, else none; and with it the
-/// job that the script describes.
+/// The weight map, from the flag or else from the script if it is for the same file, and the
+/// script's job.
 struct Mapping {
-  std::unique_ptr<lua::State> state;  // calls a map that is a function
+  std::unique_ptr<lua::State> state;  // needed to call a map that is a function
   std::vector<LayerSpec> layers;
   std::vector<WantedTensor> tensors;
   WeightMap map;
@@ -86,8 +86,8 @@ Mapping MappingOf(const Value& own, Flags& flags) {
   return mapping;
 }
 
-/// Puts the averages of a training with ema in the place of values; what is said of it where it has
-/// any.
+/// Replaces values by the averages of a training with ema, and returns a text about it; "" if there
+/// are no averages.
 std::string WithAverages(const Checkpoint& source, std::vector<MappedTensor>& tensors) {
   int64_t averages = 0;
   for (MappedTensor& tensor : tensors) averages += MapAverage(source, tensor) ? 1 : 0;

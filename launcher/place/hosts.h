@@ -11,7 +11,7 @@ namespace strata::launcher {
 /// A machine and its slots. Each slot is one rank; if there are GPUs, on the GPU with the slot's
 /// number.
 struct Host {
-  std::string name;  ///< the host's name for ssh; a user can be set in ssh's configuration or --ssh
+  std::string name;  ///< the host's name for ssh; set a user in ssh's configuration or in --ssh
   std::vector<int> slots;
   bool operator==(const Host&) const = default;
 };

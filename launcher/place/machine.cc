@@ -1,4 +1,4 @@
-// What /proc, limits and folders say about this machine.
+// Reads what /proc, resource limits and folders say about this machine.
 #include "launcher/place/machine.h"
 
 #include <sys/resource.h>
@@ -32,7 +32,7 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-/// A value of a file such as /proc/cpuinfo: the text behind "name :".
+/// A value of a file such as /proc/cpuinfo: the text after "name :".
 std::string ValueBehind(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -84,7 +84,7 @@ std::string LimitText(rlim_t limit) {
 Finding OpenFiles() {
   rlimit limit = {};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const bool few = limit.rlim_max < kEnoughFiles;  // the soft limit, jobs raise themselves
+  const bool few = limit.rlim_max < kEnoughFiles;  // jobs raise the soft limit themselves
   return {
       "open files", Str(LimitText(limit.rlim_max), " (ulimit -Hn)"),
       few ? "few open files are allowed: let the limit be raised (ulimit -Hn 4096, as root)" : ""};
@@ -105,7 +105,7 @@ Finding Gpus() {
 std::string FolderProblem(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (!fs::exists(folder, error)) {  // a package needs nothing from it
+  if (!fs::exists(folder, error)) {  // a packaged program does not need the folder
     return SharedPath("data").empty() ? Str(folder, " does not exist: run tools/setup") : "";
   }
   if (::access(folder.c_str(), W_OK) != 0) return Str(folder, " cannot be written to");
@@ -125,8 +125,8 @@ std::string TextOf(const Value& value) {
   return value.is_string() ? value.as_string() : value.is_null() ? "?" : value.ToLua();
 }
 
-/// The finding about CUDA and NCCL, which are both in the engine's second library. It is no problem
-/// that the library is missing if there is no GPU.
+/// The finding about CUDA and NCCL, which are in the engine's second library. If there is no GPU,
+/// it is no problem that this library is missing.
 Finding Cuda(const Value& engine, int gpus) {
   if (engine["cuda"] == Value(true)) {
     std::vector<std::string> devices;

@@ -1,4 +1,4 @@
-// Machine: what `strata doctor` finds out about this machine and this process's limits.
+// Machine: what `strata doctor` reports about this machine and the limits of this process.
 #pragma once
 
 #include <cstdint>

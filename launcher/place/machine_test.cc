@@ -1,4 +1,4 @@
-// Tests of the findings about machine and engine.
+// Tests of the findings about the machine and the engine.
 #include "launcher/place/machine.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,7 @@ TEST(MachineFindingsTest, AMissingCacheFolder) {
   EXPECT_THAT(Find(MachineFindings(), "cache").problem, HasSubstr("run tools/setup"));
 }
 
-// Only the hard limit counts: jobs raise the other one themselves.
+// Only the hard limit counts, because jobs raise the soft limit themselves.
 TEST(MachineFindingsTest, FewOpenFiles) {
   EXPECT_EXIT(
       {

@@ -1,4 +1,4 @@
-// Reading a placement: four ways to start ranks, and what contradicts them.
+// Reads a placement: there are four ways to start ranks; contradicting flags are refused.
 #include "launcher/place/placement.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ int NumberOf(const Value& flags, const char* name) {
   return flags[name].is_null() ? 0 : static_cast<int>(flags[name].as_int());
 }
 
-/// The placement's flags, with those that mean the same joined.
+/// The placement's flags; synonyms are joined.
 struct Asked {
   explicit Asked(const Value& flags)
       : world_size(NumberOf(flags, "nproc")),
@@ -168,9 +168,10 @@ Placement Started(const Asked& asked, const Discovery& found) {
           .first = found.place};
 }
 
-/// Flags for several machines tell where there is one that something is missing.
+/// Throws ConfigError for flags of multi-machine jobs if the job has only one machine, because then
+/// another flag is missing.
 void CheckNeedsNoOthers(const Value& flags, const Asked& asked) {
-  if (asked.nodes > 0) return;  // of a command line for any number of them
+  if (asked.nodes > 0) return;  // the command line may be for any number of machines
   for (const char* flag : {"master_addr", "master_port", "remote_program"}) {
     if (flags[flag].is_null()) continue;
     throw ConfigError(Str("--", flag, " is for jobs of several machines: it needs --hostfile, or ",

@@ -1,4 +1,4 @@
-// Placement: where the ranks of a job are, and which of them this process starts. It is read from
+// Placement: where the ranks of a job run, and which of them this process starts. It is read from
 // the command line and the environment.
 //
 //   started by                                this process starts
@@ -24,18 +24,18 @@ namespace strata::launcher {
 
 /// Where the ranks are, and which of them start here.
 struct Placement {
-  /// What started this process as one of several, for people: "torchrun", "--nnodes"; "" = it is
-  /// the only one.
+  /// What started this process as one of several, shown to the user: "torchrun", "--nnodes"; "" =
+  /// it is the only one.
   std::string launcher = {};
   int world_size = 0;    ///< 0 = as many ranks as the degrees need, all on this machine
-  int ranks = 0;         ///< how many ranks start here; 0 = all
-  RankPlace first = {};  ///< the place of the first of them; set when world_size is known
-  /// The machines of a job that is started from here by ssh, in the order of ranks; else empty.
+  int ranks = 0;         ///< number of ranks that start here; 0 = all
+  RankPlace first = {};  ///< the place of the first of these ranks; set if world_size is known
+  /// The machines of a job that this process starts by ssh, in the order of ranks; else empty.
   std::vector<Host> hosts = {};
-  /// The GPUs that the ranks here may see, as --include picked them: "0,2"; "" = all.
+  /// The GPUs that the ranks here may use, as --include selected them: "0,2"; "" = all.
   std::string visible_devices = {};
 
-  /// True when other processes start the rest of the ranks. Then ranks cannot be threads.
+  /// True if other processes start the rest of the ranks. Then ranks cannot be threads.
   bool is_part() const { return ranks > 0; }
 };
 
@@ -45,26 +45,27 @@ struct ThisMachine {
   int gpus = 0;
 };
 
-/// The flag --nproc=N, the number of ranks: all that commands have which run on this machine only.
+/// The flag --nproc=N, the number of ranks. Commands that run only on this machine have no other
+/// placement flag.
 Field NprocField(std::string help = "ranks to start; none = the product of the degrees");
 /// The flags for the placement. Some have DeepSpeed's or torchrun's names.
 FieldTable PlacementFields();
 
-/// Reads the placement. `flags` are the command's own, with PlacementFields(). Reads the host file.
-/// Throws ConfigError for flags that contradict each other, the environment, the host file or the
-/// machine.
+/// Reads the placement, including the host file. `flags` are the command's own, with
+/// PlacementFields(). Throws ConfigError if flags contradict each other, the environment, the host
+/// file or the machine.
 Placement ReadPlacement(const Value& flags, const Environment& environment,
                         const ThisMachine& machine);
 
 /// ReadPlacement() with this process's environment on this machine. Also hides the GPUs that were
-/// not picked.
+/// not selected.
 Placement PlacementHere(const Value& flags);
 
-/// Throws ConfigError where other processes start the rest of the ranks. `command` starts all of
-/// them itself: "strata verify".
+/// Throws ConfigError if other processes start the rest of the ranks. `command`, such as "strata
+/// verify", starts all of them itself.
 void CheckIsWhole(const Placement& placement, std::string_view command);
 
-/// True when `host` is "localhost" or a name of this machine, whose name is `name`.
+/// True if `host` is "localhost" or a name of this machine, whose name is `name`.
 bool IsThisMachine(const std::string& host, const std::string& name);
 
 }  // namespace strata::launcher

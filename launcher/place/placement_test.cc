@@ -1,4 +1,4 @@
-// Tests of placements from flags and variables.
+// Tests of placements read from flags and environment variables.
 #include "launcher/place/placement.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Jobs for workers on other machines, and reading them there.
+// Makes the jobs for workers on other machines, and reads them there.
 #include "launcher/place/remote.h"
 
 #include <unistd.h>
@@ -18,13 +18,13 @@
 namespace strata::launcher {
 namespace {
 
-/// ssh must not ask questions, since there is no terminal to answer them, and must notice a dead
-/// network.
+/// ssh must not ask questions, because there is no terminal to answer them, and it must notice a
+/// broken network.
 constexpr const char* kSsh =
     "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 "
     "-o ServerAliveCountMax=3";
 
-/// Throws for a path with characters that the remote shell would interpret.
+/// Throws ConfigError for a path with characters that the remote shell would interpret.
 void CheckProgram(const std::string& program) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -48,7 +48,7 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-/// A random name for the job. It keeps ranks of other jobs out that connect to the same port.
+/// A random id of the job. With it, ranks of other jobs that connect to the same port are rejected.
 std::string NewJobId() {
   std::random_device random;
   return Digest(Str(random(), " ", random(), " ", ::getpid()));

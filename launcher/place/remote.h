@@ -15,11 +15,11 @@ namespace strata::launcher {
 /// The flags --ssh and --remote_program.
 FieldTable RemoteFields();
 
-/// The workers for `placement.hosts`. Each is started by `SSH HOST PROGRAM worker`, and on this
-/// machine by `PROGRAM worker`. `flags` are the command's own; `arguments` are all behind the
-/// command. The script must have the same path on every host, and so must the program, unless
-/// --remote_program names another. Throws ConfigError for a program's path that a shell could
-/// misread.
+/// The workers for `placement.hosts`. Each is started by `SSH HOST PROGRAM worker`, or on this
+/// machine by `PROGRAM worker`. `flags` are the command's own; `arguments` are all arguments after
+/// the command. The script must have the same path on every host, and so must the program unless
+/// --remote_program names another path. Throws ConfigError if a shell could misread the program's
+/// path.
 std::vector<RemoteHost> RemoteHosts(const Placement& placement,
                                     const std::vector<std::string>& arguments, const Value& flags,
                                     const Environment& environment);
@@ -30,9 +30,9 @@ Environment Forwarded(const Environment& environment);
 
 /// In the worker: changes to the job's folder, sets its environment variables, and returns its
 /// placement. If rank 0 is here, binds the store's socket and sets `store_port`. Throws ConfigError
-/// for a job of another version or with missing entries, and when the folder does not exist.
+/// for a job of another version or with missing entries, and if the folder does not exist.
 Placement ApplyRemoteJob(const Value& job, int& store_port);
-/// The arguments behind `strata train`.
+/// The arguments after `strata train`.
 std::vector<std::string> ArgumentsOf(const Value& job);
 
 }  // namespace strata::launcher

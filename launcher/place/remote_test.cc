@@ -1,4 +1,4 @@
-// Tests of the jobs that workers get, and of what a worker makes of them.
+// Tests of the jobs that workers receive, and of the placements that workers make of them.
 #include "launcher/place/remote.h"
 
 #include <gmock/gmock.h>
@@ -129,7 +129,7 @@ TEST(RemoteHostsTest, RanksInOrderWhateverTheSlots) {
   }
 }
 
-// Arguments are sent as data and no remote shell reads them, so they may hold anything.
+// Arguments are sent as data, and no remote shell reads them; so they may contain anything.
 TEST(RemoteHostsTest, ArgumentsSurviveTheWay) {
   const std::vector<std::string> arguments = {
       "a b.lua", "--log=$(x); 'y' \"z\"\n\\", "", "--name=\xC3\xA9", "--", "*"};

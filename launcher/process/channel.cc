@@ -1,4 +1,4 @@
-// Channel: lines of JSON, and the descriptors that a message says it has in its entry "fds".
+// Channel: lines of JSON. A message with descriptors says in its entry "fds" how many there are.
 #include "launcher/process/channel.h"
 
 #include <sys/socket.h>
@@ -44,7 +44,7 @@ void Detach(msghdr& header, std::deque<Fd>& fds) {
   }
 }
 
-/// sendmsg() or, for a descriptor that is no socket, write().
+/// sendmsg(), or write() if the descriptor is not a socket.
 ssize_t SendSome(int fd, std::string_view bytes, std::span<const int> fds) {
   iovec piece = {const_cast<char*>(bytes.data()), bytes.size()};
   msghdr header = {};
@@ -56,7 +56,7 @@ ssize_t SendSome(int fd, std::string_view bytes, std::span<const int> fds) {
   return count < 0 && errno == ENOTSOCK ? ::write(fd, bytes.data(), bytes.size()) : count;
 }
 
-/// recvmsg() or, for a descriptor that is no socket, read().
+/// recvmsg(), or read() if the descriptor is not a socket.
 ssize_t ReceiveSome(int fd, std::span<char> buffer, std::deque<Fd>& fds) {
   iovec piece = {buffer.data(), buffer.size()};
   Ancillary ancillary;
@@ -89,8 +89,8 @@ void Channel::CloseOutput() {
   out_.Close();
 }
 
-// The kernel delivers descriptors together with the first byte that they were sent with, or before.
-// So all of them have come when the line is complete.
+// The kernel delivers descriptors no later than the first byte that they were sent with. So when a
+// line is complete, all of its descriptors have arrived.
 bool Channel::Send(const Value& body, std::span<const int> fds) {
   STRATA_CHECK(fds.size() <= kMaxFds) << fds.size();
   Value message = body;

@@ -38,30 +38,32 @@ class Channel {
   explicit Channel(Fd socket) : in_(std::move(socket)), can_send_(in_.is_open()) {}
   Channel(Fd in, Fd out) : in_(std::move(in)), out_(std::move(out)), can_send_(out_.is_open()) {}
 
-  /// From now on neither Send() nor Receive() waits: what the other end does not take yet stays in
-  /// a queue, which Flush() sends on.
+  /// From now on neither Send() nor Receive() blocks: bytes that the other end does not take yet
+  /// stay in a queue, and Flush() sends them.
   void StopWaiting();
 
   int fd() const { return in_.get(); }
   bool is_open() const { return in_.is_open(); }
   void Close() { CloseInput(), CloseOutput(); }
   void CloseInput() { in_.Close(); }
-  /// Nothing is sent any more. Where there are two descriptors the other end's input ends.
+  /// Nothing more is sent. If the channel has two descriptors, the other end reaches the end of its
+  /// input.
   void CloseOutput();
 
-  /// Sends the message, after those that wait; false when the other end is closed. The other end
-  /// gets duplicates of `fds` (at most kMaxFds), for which it takes a socket and a channel that
-  /// waits; the caller keeps the originals.
+  /// Sends the message after those in the queue; false if the other end is closed. The other end
+  /// gets duplicates of `fds` (at most kMaxFds), which needs a socket and a channel that blocks;
+  /// the caller keeps the originals.
   bool Send(const Value& body, std::span<const int> fds = {});
-  /// Sends what the other end takes now.
+  /// Sends as much of the queue as the other end takes now.
   void Flush();
-  /// How many bytes wait.
+  /// The number of bytes in the queue.
   size_t waiting() const { return queue_.size(); }
-  /// Adds the sources of an open channel; `read` is called when something can be received.
+  /// Adds the sources of an open channel to wait for; `read` is called when something can be
+  /// received.
   void AddTo(std::vector<Source>& sources, std::function<void()> read);
 
-  /// Reads once, and appends the messages that are complete now. False when the other end is closed
-  /// and everything has been read. Throws WorldError for bytes that are no message, and for a
+  /// Reads once, and appends the messages that are now complete. False if the other end is closed
+  /// and everything has been read. Throws WorldError for bytes that are not a message, and for a
   /// message longer than kLongest.
   bool Receive(std::vector<Message>& messages);
 
@@ -71,7 +73,7 @@ class Channel {
   Message Parse(std::string_view line);
 
   Fd in_;
-  Fd out_;  // none: the socket `in_` is for both directions
+  Fd out_;  // closed if the socket `in_` is used for both directions
   bool can_send_ = false;
   std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // for sending
   std::string queue_;

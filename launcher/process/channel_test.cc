@@ -1,4 +1,4 @@
-// Tests of channels over a socket and over two pipes, and with bytes that are no messages.
+// Tests of channels over a socket and over two pipes, and of bytes that are not messages.
 #include "launcher/process/channel.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Two connected ends, and what to write to for sending `right` any bytes.
+/// Two connected ends, and a descriptor through which any bytes can be sent to `right`.
 struct Ends {
   explicit Ends(bool over_pipes = false) {
     ::signal(SIGPIPE, SIG_IGN);
@@ -46,7 +46,7 @@ struct Ends {
 
 Value Numbered(int64_t number) { return TypedMessage("number").Set("number", number); }
 
-/// Receives until `count` messages have come.
+/// Receives until `count` messages have arrived.
 std::vector<Message> ReceiveAll(Channel& channel, size_t count) {
   std::vector<Message> messages;
   while (messages.size() < count && channel.Receive(messages)) continue;
@@ -99,7 +99,7 @@ TEST_P(ChannelTest, SeveralThreadsMaySend) {
   for (std::thread& sender : senders) sender.join();
 }
 
-// The other end reads nothing until everything was sent.
+// The other end reads nothing until everything has been sent.
 TEST_P(ChannelTest, KeepsWhatTheOtherEndDoesNotTakeYet) {
   ends_.left.StopWaiting();
   constexpr int kCount = 200;
@@ -141,8 +141,8 @@ TEST_P(ChannelTest, RefusesAMessageWithoutAnEnd) {
   sender.join();
 }
 
-/// The result of receiving `pieces` one after the other: the types of the messages, followed by the
-/// error or the end.
+/// Receives `pieces` one after the other. Returns the types of the messages, followed by the error
+/// or by "end".
 std::string Heard(bool over_pipes, const std::vector<std::string>& pieces) {
   Ends ends(over_pipes);
   std::vector<Message> messages;
@@ -196,7 +196,7 @@ TEST_P(ChannelTest, GarbageIsShownAndWhatCameBeforeIsHeard) {
       {"{\"type\":1}\n", "\"{\\\"type\\\":1}\""},
       {"{\"type\":\"a\"}}\n", "\"{\\\"type\\\":\\\"a\\\"}}\""},
       {"{\"type\":\"a\"}{\"type\":\"b\"}\n", "expected a message"},
-      {"{\"type\":\"a\",\"fds\":1}\n", "\\\"fds\\\":1}\""},  // there is none
+      {"{\"type\":\"a\",\"fds\":1}\n", "\\\"fds\\\":1}\""},  // no descriptor was sent
       {"{\"type\":\"a\",\"fds\":-1}\n", "\\\"fds\\\":-1}\""},
       {"{\"type\":\"a\",\"fds\":\"x\"}\n", "\\\"fds\\\":\\\"x\\\"}\""},
       {"{\"type\":\"a\",\"fds\":18446744073709551616}\n", "expected a message"},
@@ -215,7 +215,7 @@ TEST_P(ChannelTest, GarbageIsShownAndWhatCameBeforeIsHeard) {
   }
 }
 
-// The other end may die in the middle of a line. The beginning of the line is dropped.
+// The other end may die in the middle of a line; the incomplete line is dropped.
 TEST_P(ChannelTest, ABeginningOfAMessageIsNone) {
   const std::string line = "{\"type\":\"late\"}";
   for (size_t size = 0; size <= line.size(); ++size) {

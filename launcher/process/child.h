@@ -19,10 +19,11 @@
 
 namespace strata::launcher {
 
-/// The longest wait of a test. It is much longer than anything takes, also on a loaded machine.
+/// The longest wait of a test, in milliseconds. It is much longer than anything takes, even on a
+/// loaded machine.
 inline constexpr int kPatienceMs = 50'000;
 
-/// Waits for the process's end; false when it has not ended after kPatienceMs.
+/// Waits for the process's end; false if it has not ended after kPatienceMs.
 inline bool Ends(pid_t pid) {
   const Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!fd.is_open()) return true;
@@ -30,7 +31,7 @@ inline bool Ends(pid_t pid) {
   return ::poll(&process, 1, kPatienceMs) == 1;
 }
 
-/// Becomes the program: its path and its arguments.
+/// Replaces this process by the program. `command` is its path and its arguments.
 [[noreturn]] inline void Exec(std::vector<std::string>& command) {
   std::vector<char*> pointers;
   for (std::string& word : command) pointers.push_back(word.data());
@@ -39,14 +40,14 @@ inline bool Ends(pid_t pid) {
   ::_exit(127);
 }
 
-/// Waits for the child's end: its exit code, or minus the signal that ended it.
+/// Waits for the child's end. Returns its exit code, or minus the signal that ended it.
 inline int EndOf(pid_t pid) {
   int status;
   ::waitpid(pid, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/// All that was written into the pipe. Nothing can be written afterwards.
+/// Everything that was written into the pipe. Closes its write end.
 inline std::string Drain(Pipe& pipe) {
   pipe.write.Close();
   std::string text;

@@ -2,11 +2,11 @@
 //
 //   fake_job grace=1 prepare=5 ranks=2 starter:print=x 0:say=hello 0:wait 1:exit=3
 //
-// Each rank does its verbs in order; then its work is done. The launcher prints each thing that it
-// hears as a line, and the cause at the end. Its exit code is the job's. In arguments an underscore
-// stands for a space. host=COMMAND, which a shell runs, takes the place of a worker and its ranks;
-// job=100 gives it a job of 100 bytes. `fake_job worker ...` is such a worker. `record` keeps
-// flight records: as a line of the ranks' positions.
+// Each rank executes its verbs in order; then its work is done. The launcher prints everything that
+// it hears as a line, and the cause at the end. Its exit code is the job's. In arguments an
+// underscore stands for a space. host=COMMAND runs a shell command in the place of a worker and its
+// ranks; job=100 gives it a job of 100 bytes. `fake_job worker ...` is such a worker. `record`
+// keeps flight records, as a line with the ranks' positions.
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -140,7 +140,7 @@ class FakeJob : public JobProgram {
     if (verb == "savable") {
       rank_reporter_->OnStop([] {}, [this] { Say(*rank_reporter_, "saved"); });
     }
-    if (verb == "slow") {  // to say where it is, before there is a file of this name
+    if (verb == "slow") {  // delays the answer until a file of this name exists
       rank_reporter_->OnAbort(nullptr, [argument] {
         while (::access(argument.c_str(), F_OK) != 0) ::sched_yield();
         return std::string("late");

@@ -48,14 +48,15 @@ class RankReporter : public Reporter {
   /// Sets what is called, from another thread, before the rank's flight record is read: it may note
   /// there where the rank is. It must stay callable until the next OnNote().
   virtual void OnNote(std::function<void()> note) = 0;
-  /// Where the ranks of this process note what they do; the launcher reads it at any time.
+  /// The rings in which the ranks of this process record what they do; the launcher can read them
+  /// at any time.
   virtual std::span<FlightRing> flight() const = 0;
-  /// Reports that the work ends early because some rank was asked to stop. The job's exit code is
-  /// 143 then, also where this rank's launcher got no signal.
+  /// Reports that the work ends early because some rank was asked to stop. Then the job's exit code
+  /// is 143, even if this rank's launcher got no signal.
   virtual void Stopped() = 0;
 };
 
-/// A job has at most as many ranks.
+/// The largest number of ranks of a job.
 inline constexpr int kMostRanks = 1 << 20;
 
 /// Which ranks of a job this launcher starts: all, unless an outside launcher (torchrun, mpirun and
@@ -64,9 +65,9 @@ struct RankRange {
   int first = 0;
   int count = 1;
   int world_size = 1;
-  /// Ranks of the job that are threads of each of these; above 1 there is one process.
+  /// The number of the job's ranks that are threads of each process; above 1 there is one process.
   int threads = 1;
-  /// What each of these ranks is, for people: "stage 1, replica 0". May be empty.
+  /// The role of each of these ranks, for the user: "stage 1, replica 0". May be empty.
   std::vector<std::string> roles = {};
 };
 
@@ -79,23 +80,24 @@ class JobProgram {
   /// start. It must not leave a thread running, since fork() follows. If it throws Error, the error
   /// is shown and no rank starts.
   virtual RankRange Prepare(Reporter& reporter) = 0;
-  /// Called in a process whose children now have what only they need, such as the store's socket.
+  /// Called in a process after its children were forked; closes what only they need, such as the
+  /// store's socket.
   virtual void OnForked() {}
   /// Called in each rank's process; does its work. If it throws Error, the job ends with it.
   virtual void Run(int rank, RankReporter& reporter) = 0;
 };
 
-/// Hears what the processes report. Supervise() makes all calls on its own thread.
+/// Receives what the processes report. Supervise() makes all calls on its own thread.
 class JobListener {
  public:
   static constexpr int kStarter = -1;  ///< stands for the starter where a rank is expected
   virtual ~JobListener() = default;
-  /// One of the program's own messages. An Error thrown here ends the job; a WorldError once ranks
-  /// that can save have done so.
+  /// One of the program's own messages. An Error thrown here ends the job; for a WorldError ranks
+  /// that can save do so first.
   virtual void OnMessage(int rank, const Value& message) = 0;
   /// A line that a rank wrote to its standard output or standard error.
   virtual void OnOutput(int rank, bool is_error, std::string_view line) = 0;
-  /// A file cannot be written: what is heard from now on is shown, and goes into no file.
+  /// A file cannot be written: from now on messages are shown but not written to files.
   virtual void StopFiles() {}
 };
 

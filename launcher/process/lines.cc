@@ -1,4 +1,4 @@
-// Lines: where bytes end a line, and reading them from a process's output.
+// Splits bytes into lines, and reads lines from a process's output.
 #include "launcher/process/lines.h"
 
 #include <unistd.h>
@@ -13,7 +13,7 @@
 namespace strata::launcher {
 
 void LineSplitter::Add(std::string_view bytes, const Take& take) {
-  // A long line is searched once. After a throw there may be whole lines.
+  // A long line is searched only once. After a throw, pending_ may contain whole lines.
   size_t start = 0, searched = std::exchange(searched_, 0);
   pending_.append(bytes);
   try {

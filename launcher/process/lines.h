@@ -13,14 +13,15 @@ namespace strata::launcher {
 class LineSplitter {
  public:
   using Take = std::function<void(std::string_view line)>;
-  /// What happens to a line of more than `longest` bytes.
+  /// The handling of a line of more than `longest` bytes.
   enum class Overlong {
-    kCut,    ///< it is passed on in pieces: people read it
-    kThrow,  ///< WorldError: it was to be one message
+    kCut,    ///< passes it on in pieces, for lines that people read
+    kThrow,  ///< throws WorldError, for lines that are messages
   };
 
   LineSplitter(size_t longest, Overlong overlong) : longest_(longest), overlong_(overlong) {}
-  /// Passes on what `take` throws; the lines behind that one come with the next call.
+  /// Appends bytes and passes on whole lines. Exceptions of `take` are passed on; the lines after
+  /// that one come with the next call.
   void Add(std::string_view bytes, const Take& take);
   /// Passes on the rest, which has no newline at its end.
   void Finish(const Take& take);
@@ -29,7 +30,7 @@ class LineSplitter {
   size_t longest_;
   Overlong overlong_;
   std::string pending_;
-  size_t searched_ = 0;  // the first bytes of pending_ that have no newline
+  size_t searched_ = 0;  // that many bytes of pending_ are known to have no newline
 };
 
 /// A process's standard output or standard error.
@@ -38,11 +39,11 @@ class OutputStream {
   /// The longest line that is passed on as a whole, in bytes.
   static constexpr size_t kLongest = 1 << 16;
 
-  /// Reading from `fd` never waits from now on.
+  /// Makes `fd` non-blocking.
   OutputStream(Fd fd, LineSplitter::Take take);
   int fd() const { return fd_.get(); }
   bool is_open() const { return fd_.is_open(); }
-  /// Reads once. Closes the descriptor at the stream's end. True when there may be more to read.
+  /// Reads once. Closes the descriptor at the end of the stream. True if there may be more to read.
   bool Read();
 
  private:

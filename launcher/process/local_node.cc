@@ -47,7 +47,8 @@ class LocalNode : public Node {
       channel.parent.Close();
       RunStarter(program_, std::move(channel.child), launcher);
     }
-    ::setpgid(starter_, starter_);  // the child does the same; the first of the two calls counts
+    // The child does this too; the first of the two calls takes effect.
+    ::setpgid(starter_, starter_);
     starter_channel_ = Channel(std::move(channel.parent));
     starter_channel_.StopWaiting();
   }
@@ -69,7 +70,7 @@ class LocalNode : public Node {
     return sources;
   }
 
-  /// The starter and, if it ends before them, the ranks: they are one process group.
+  /// Reaps the starter and, if it ends before them, the ranks: they are one process group.
   void Reap() override {
     int status;
     pid_t pid;
@@ -105,7 +106,7 @@ class LocalNode : public Node {
     listener_.OnFlight(flights);
   }
 
-  /// Kills the process group. After the group's last process has ended, its number may belong to
+  /// Kills the process group. After the group's last process has ended, its number may be reused by
   /// another group, so nothing is killed then.
   void KillAll() override {
     killed_ = true;
@@ -191,9 +192,9 @@ class LocalNode : public Node {
   std::function<void()> in_child_;
   pid_t starter_ = 0;
   bool has_starter_ = true;
-  bool has_children_ = true;  // the starter or ranks that it left behind
+  bool has_children_ = true;  // the starter, or ranks that it left behind
   bool killed_ = false;
-  bool said_why_ = false;  // the starter's end has been explained, by itself or by us
+  bool said_why_ = false;  // the reason for the starter's end has been reported
   int status_ = 0;         // the starter's waitpid() status
   Channel starter_channel_;
   std::map<int, Rank> ranks_;

@@ -15,7 +15,7 @@
 
 namespace strata::launcher {
 
-/// Hears what a node reports. The calls come from Source::ready and from Node::Reap().
+/// Receives what a node reports. The calls come from Source::ready and from Node::Reap().
 class NodeListener {
  public:
   virtual ~NodeListener() = default;
@@ -27,9 +27,11 @@ class NodeListener {
   virtual void OnMessage(int from, const Value& body) = 0;
   /// A line that a rank, or the starter, wrote to its standard output or standard error.
   virtual void OnOutput(int rank, bool is_error, std::string_view line) = 0;
-  /// Flight records of ranks of the node, as FlightOf() gives them; also of threads that are ranks.
+  /// Flight records of ranks of the node, as FlightOf() returns them, including ranks that are
+  /// threads.
   virtual void OnFlight(const Value& ranks) = 0;
-  /// The node itself was lost without our doing. `exit_code` and `cause` are for the job.
+  /// The node itself was lost, and not because it was killed. `exit_code` and `cause` are for the
+  /// job.
   virtual void OnLost(int exit_code, const std::string& cause) = 0;
 };
 
@@ -41,25 +43,25 @@ class Node {
   virtual void Start() = 0;
   /// The descriptors to wait for now. They change when ranks start and end.
   virtual std::vector<Source> Sources() = 0;
-  /// Must be called after SIGCHLD. Takes the ends of the node's own children: those that this
-  /// process had before are none of its business.
+  /// Must be called after SIGCHLD. Reaps only the node's own children, not those that this process
+  /// had before.
   virtual void Reap() = 0;
   /// Tells a rank that another one has failed.
   virtual void Abort(int rank, const std::string& why) = 0;
-  /// Asks a rank for something: kStop, kSave or kNote (rank_process.h). False when it cannot be
-  /// asked any more.
+  /// Sends a rank a request: kStop, kSave or kNote (rank_process.h). False if the rank can no
+  /// longer receive it.
   virtual bool Ask(int rank, const char* what) = 0;
-  /// Tells the flight records of its ranks by OnFlight(), at once or later, whatever state they are
-  /// in.
+  /// Reports the flight records of its ranks by OnFlight(), immediately or later, in whatever state
+  /// the ranks are.
   virtual void TellFlight() = 0;
   /// Kills all processes of the node.
   virtual void KillAll() = 0;
-  /// True when all its processes have ended and everything from them has been read.
+  /// True if all its processes have ended and everything from them has been read.
   virtual bool Finished() const = 0;
 };
 
-/// The node of `program`'s processes on this machine. `in_child` is called in the forked child; it
-/// must undo what the supervisor changed in its own process, such as the signal mask.
+/// Makes the node of `program`'s processes on this machine. `in_child` is called in the forked
+/// child; it must undo what the supervisor changed in its own process, such as the signal mask.
 std::unique_ptr<Node> MakeLocalNode(JobProgram& program, NodeListener& listener,
                                     std::function<void()> in_child);
 

@@ -1,4 +1,4 @@
-// OutputQueue: writes that do not wait, without changing descriptors that other processes share.
+// OutputQueue: writes without blocking, without changing descriptors that other processes share.
 #include "launcher/process/output_queue.h"
 
 #include <fcntl.h>
@@ -15,8 +15,9 @@
 namespace strata::launcher {
 namespace {
 
-/// A pipe or a terminal opened again, so that its O_NONBLOCK is ours alone: the flag of a duplicate
-/// would hold for the shell too. A duplicate of anything else, or where opening is not allowed.
+/// Opens a pipe or a terminal again, so that O_NONBLOCK applies only to our descriptor; on a
+/// duplicate the flag would affect the shell too. For other files, or if opening is not allowed,
+/// returns a duplicate.
 Fd OpenAgain(int fd) {
   struct stat what;
   if (::fstat(fd, &what) == 0 && (S_ISFIFO(what.st_mode) || S_ISCHR(what.st_mode))) {

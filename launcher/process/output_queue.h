@@ -1,5 +1,5 @@
-// OutputQueue: what this process shows on its standard output and standard error. Its reader may be
-// slow or stopped (a pager, a full pipe), and the launcher must go on all the same.
+// OutputQueue: the queue of text for this process's standard output and standard error. A reader
+// may be slow or stopped (a pager, a full pipe), and the launcher must continue all the same.
 #pragma once
 
 #include <deque>
@@ -18,27 +18,28 @@ struct OutputFailure {
   bool is_closed = false;  ///< the reader has ended
 };
 
-/// Texts for one or several descriptors, written in the order in which they came.
+/// Texts for one or several descriptors, written in the order of the calls.
 class OutputQueue {
  public:
-  /// Waits until everything is written, unless set_waits(false) was called. When writing fails,
-  /// what waits for that descriptor is dropped, and WorldError "cannot write to NAME: ..." is
-  /// thrown; or, of a queue that does not wait, kept as failure(); or, after Hurry(), nobody is
-  /// told. REQUIRES: SIGPIPE is ignored, where the end of a reader shall be a failure.
+  /// Queues the text, writes, and waits until everything is written, unless set_waits(false) was
+  /// called. If writing fails, the queued texts for that descriptor are dropped. Then WorldError
+  /// "cannot write to NAME: ..." is thrown; a queue that does not wait keeps it as failure()
+  /// instead; after Hurry() it is ignored. REQUIRES: SIGPIPE is ignored, if the end of a reader
+  /// shall be a failure.
   void Write(int fd, std::string_view text, const char* name);
-  /// false: Write() and Flush() write only what the descriptors take at once.
+  /// If false, Write() and Flush() write only what the descriptors take immediately.
   void set_waits(bool waits);
-  /// From now on waits for the readers at most `seconds` in all, and then drops what they do not
-  /// take, as it does what cannot be written.
+  /// From now on waits for the readers at most `seconds` in all, and then drops what they have not
+  /// taken.
   void Hurry(double seconds) { deadline_ = MonotonicSeconds() + seconds; }
 
   void Flush();
-  /// The first failure since set_waits(false). Null: there was none.
+  /// The first failure since set_waits(false); null if there was none.
   const OutputFailure* failure() const { return failure_ ? &*failure_ : nullptr; }
   bool empty() const { return texts_.empty(); }
-  /// True when more waits than should: then nothing more should be read that leads to output.
+  /// True if so much is queued that nothing more should be read that leads to output.
   bool is_full() const { return bytes_ > kMost; }
-  /// Adds the source that writes on; none when nothing waits.
+  /// Adds the source that continues writing; none if the queue is empty.
   void AddTo(std::vector<Source>& sources);
 
  private:

@@ -1,4 +1,4 @@
-// Tests of output that nobody reads, or only later.
+// Tests of output that nobody reads, or that is read late.
 #include "launcher/process/output_queue.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 namespace strata::launcher {
 namespace {
 
-/// Fills the pipe and returns how many bytes it took.
+/// Fills the pipe and returns the number of bytes that it took.
 size_t Fill(const Pipe& pipe) {
   OutputQueue queue;
   queue.set_waits(false);

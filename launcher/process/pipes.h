@@ -1,5 +1,5 @@
-// Descriptors that processes share: pairs that connect two of them, and a file without a name. exec
-// closes all of them.
+// Descriptors that processes share: pairs that connect two processes, and a file without a name.
+// All are closed by exec.
 #pragma once
 
 #include "engine/base/fd.h"
@@ -12,7 +12,7 @@ struct Pipe {
   Fd write;
 };
 Pipe MakePipe();
-/// From now on reading and writing return EAGAIN where they would wait.
+/// From now on reading and writing return EAGAIN instead of blocking.
 void SetNonBlocking(int fd);
 
 /// A two-way connection between two processes (Unix stream sockets).
@@ -22,13 +22,13 @@ struct SocketPair {
 };
 SocketPair MakeSocketPair();
 
-/// Lets this process and those that it starts open as many files as the system allows it, up to
-/// 65,536: of each rank the launcher holds three, or four. The usual limit of 1,024 is a default
-/// that programs are meant to raise.
+/// Raises this process's limit of open files, which child processes inherit, as far as the system
+/// allows, up to 65,536. The launcher holds three or four descriptors for each rank. The usual
+/// limit of 1,024 is a default that programs are meant to raise.
 void RaiseDescriptorLimit();
 
-/// A file in memory: it has no name, and processes that inherit the descriptor share it. Others
-/// cannot open it, and nothing is left of it when the last of them ends.
+/// A file in memory without a name. Processes that inherit the descriptor share it, and others
+/// cannot open it. It disappears when the last of these processes ends.
 Fd MakeMemoryFile();
 
 }  // namespace strata::launcher

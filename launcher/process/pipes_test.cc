@@ -1,4 +1,4 @@
-// Tests of descriptors: exec closes them, fork() shares them.
+// Tests that exec closes the descriptors and fork() shares them.
 #include "launcher/process/pipes.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// The life of the starter and of each rank, from fork() to _exit().
+// Runs the starter and each rank, from fork() to _exit().
 #include "launcher/process/rank_process.h"
 
 #include <fcntl.h>
@@ -172,7 +172,7 @@ class RankLink : public RankReporter {
   std::function<void(const std::string&)> abort_;
   std::function<std::string()> position_;
   std::function<void()> stop_, save_, note_;
-  std::string told_;  // the other rank's failure, as the launcher told it; "" before
+  std::string told_;  // the failure of another rank, as the launcher reported it; "" = none
   bool finished_ = false;
 };
 
@@ -192,7 +192,7 @@ struct RankEnds {
   ::dup2(ends.err.write.get(), STDERR_FILENO);
   // Output is buffered by lines, so that it is shown at once and not lost if the rank is killed.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  // Never deleted: its thread uses it.
+  // Never deleted, because its thread uses it.
   auto* link = new RankLink(rank, std::move(ends.channel.child), ends.flight.rings());
   const int code =
       Guarded([&] { program.Run(rank, *link); }, [&](const Value& error) { link->Finish(error); });
@@ -201,8 +201,8 @@ struct RankEnds {
   Exit(code);
 }
 
-/// Sends the launcher's ends of a rank to the launcher, and closes them here. So the rank's channel
-/// ends when the launcher ends.
+/// Sends the launcher's ends of a rank to the launcher, and closes them here, so that the rank's
+/// channel closes when the launcher ends.
 void HandToLauncher(Channel& launcher, int rank, const RankRange& range, RankEnds& ends) {
   const size_t index = static_cast<size_t>(rank - range.first);
   const std::string role = index < range.roles.size() ? range.roles[index] : "";
@@ -268,8 +268,8 @@ void RunStarter(JobProgram& program, Fd socket, pid_t launcher) {
   ::setpgid(0, 0);
   SetProcessName("strata starter");
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGTTOU, SIG_IGN);  // `stty tostop` stops what a script prints in a background group
-  ::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size, write() fails instead
+  ::signal(SIGTTOU, SIG_IGN);  // with `stty tostop`, output of a background group would stop it
+  ::signal(SIGXFSZ, SIG_IGN);  // at the limit of a file's size write() fails instead
   ReadNothing();
   Channel channel(std::move(socket));
   RankRange range;

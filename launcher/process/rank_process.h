@@ -26,15 +26,15 @@ inline constexpr const char* kAbort = "abort";          ///< to a rank: why
 inline constexpr const char* kStoppable = "stoppable";  ///< rank: it can be asked to stop; saves
 inline constexpr const char* kStop = "stop";            ///< to a rank
 inline constexpr const char* kSave = "save now";        ///< to a rank
-inline constexpr const char* kNote = "note";            ///< to a rank: where are you?
+inline constexpr const char* kNote = "note";            ///< to a rank: a request for its position
 inline constexpr const char* kNoted = "noted";          ///< rank: text
-inline constexpr const char* kStopped = "stopped";      ///< rank: it ends early, as asked
+inline constexpr const char* kStopped = "stopped";  ///< rank: it ends early because it was asked to
 
-/// A message of the type kError, with the time as it is now.
+/// A message of the type kError with the current time.
 Value ErrorMessage(const char* kind, const std::string& text);
 
-/// The whole life of the starter: prepares the job, forks the ranks and reports their ends. It is
-/// called in the child right after fork(). `launcher` is its parent.
+/// The main function of the starter: prepares the job, forks the ranks and reports their ends. Call
+/// it in the child right after fork(). `launcher` is its parent.
 [[noreturn]] void RunStarter(JobProgram& program, Fd channel, pid_t launcher);
 
 }  // namespace strata::launcher

@@ -22,7 +22,8 @@ namespace strata::launcher {
 namespace {
 
 constexpr int kCannotExec = 127;
-/// How often to read what a command left behind: it ends, also if another process writes on.
+/// The most reads of what a command left behind. The limit ensures an end even if another process
+/// keeps writing.
 constexpr int kLastReads = 1000;
 
 class WorkerNode : public RemoteNode {
@@ -45,7 +46,7 @@ class WorkerNode : public RemoteNode {
     if (pid_ < 0) ThrowErrno("cannot start a process");
     if (pid_ == 0) Exec(launcher, in.read.get(), out.write.get(), err.write.get());
     has_child_ = true;
-    ::setpgid(pid_, pid_);  // the child does the same; the first of the two calls counts
+    ::setpgid(pid_, pid_);  // the child does this too; the first of the two calls takes effect
     channel_ = Channel(std::move(out.read), std::move(in.write));
     channel_.StopWaiting();
     errors_ = std::make_unique<OutputStream>(std::move(err.read), [this](std::string_view line) {
@@ -69,8 +70,8 @@ class WorkerNode : public RemoteNode {
   void Reap() override {
     if (!has_child_ || ::waitpid(pid_, &status_, WNOHANG) != pid_) return;
     has_child_ = false;
-    // All that the command wrote can be read now. The ends of the streams may never come, since
-    // other processes may hold the descriptors (as ssh does with ControlPersist).
+    // Reads everything that the command wrote. The streams may never reach their end, because other
+    // processes may hold the descriptors (as ssh does with ControlPersist).
     for (int i = 0; i < kLastReads && errors_->is_open() && errors_->Read(); ++i) continue;
     for (int i = 0; i < kLastReads && channel_.is_open(); ++i) ReadMessages();
     channel_.Close();
@@ -87,8 +88,8 @@ class WorkerNode : public RemoteNode {
 
   void TellFlight() override { channel_.Send(TypedMessage(kFlight)); }
 
-  /// Closes the worker's input, upon which the worker ends all its processes. A command that has
-  /// not reached its worker yet is killed, as the destructor kills one that does not end.
+  /// Closes the worker's input; the worker then ends all its processes. If the command has not
+  /// reached its worker yet, it is killed here. (The destructor kills a command that does not end.)
   void KillAll() override {
     killed_ = true;
     channel_.CloseOutput();
@@ -103,7 +104,7 @@ class WorkerNode : public RemoteNode {
     in_child_();
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != launcher) ::_exit(kCannotExec);
-    ::setpgid(0, 0);  // the terminal's Ctrl-C reaches the launcher only
+    ::setpgid(0, 0);  // so that the terminal's Ctrl-C reaches only the launcher
     ::dup2(in, STDIN_FILENO);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(err, STDERR_FILENO);
@@ -162,7 +163,7 @@ class WorkerNode : public RemoteNode {
     }
   }
 
-  /// Flight records with this machine's times.
+  /// The flight records with times converted to this machine's clock.
   static Value Shifted(Value::List ranks, double offset) {
     for (Value& rank : ranks) {
       Value::List events = rank["events"].as_list();
@@ -185,7 +186,7 @@ class WorkerNode : public RemoteNode {
     listener_.OnMessage(from, body);
   }
 
-  /// Reports a lost connection: the command has ended with an error, or before the ranks were done.
+  /// Reports a lost connection if the command ended with an error, or before the ranks were done.
   void TellIfLost() {
     if (channel_.is_open() || has_child_ || killed_ || told_) return;
     told_ = true;
@@ -202,7 +203,7 @@ class WorkerNode : public RemoteNode {
   std::function<void()> in_child_;
   std::function<void(int)> on_store_;
   pid_t pid_ = 0;
-  bool has_child_ = false;  // since Start() has made it, until its end is known
+  bool has_child_ = false;  // from Start() until its end is known
   bool killed_ = false;
   bool told_ = false;  // the reason for the node's end has been reported
   int status_ = 0;
@@ -211,7 +212,7 @@ class WorkerNode : public RemoteNode {
   Channel channel_;
   std::unique_ptr<OutputStream> errors_;
   std::string last_error_;
-  bool has_started_ = false;  // a rank has
+  bool has_started_ = false;  // a rank has started
   std::set<int> running_;
 };
 

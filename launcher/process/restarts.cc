@@ -1,4 +1,4 @@
-// Counts restarts, and notices those that lead nowhere.
+// Counts restarts, and recognises those that make no progress.
 #include "launcher/process/restarts.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace strata::launcher {
 namespace {
 
-/// How many runs in a row may come no further. A second one may have met with a fault of its own.
+/// The number of runs in a row that may make no progress. After a single one, the second may have
+/// failed for another reason.
 constexpr int kFruitless = 2;
 constexpr double kLongestPause = 60;
 

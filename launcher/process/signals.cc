@@ -1,4 +1,4 @@
-// Signals by signalfd().
+// Reads signals by signalfd().
 #include "launcher/process/signals.h"
 
 #include <sys/signalfd.h>
@@ -8,7 +8,8 @@ namespace strata::launcher {
 namespace {
 
 constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP};
-/// A shell lets its background jobs ignore SIGQUIT; here it ends nothing.
+/// Shells make background jobs ignore SIGQUIT. Here it is read all the same, because it does not
+/// end the job.
 constexpr int kAsking[] = {SIGQUIT, SIGUSR1};
 
 bool IsIgnored(int signal) {

@@ -1,7 +1,7 @@
-// The signals that end a job, or ask something of it (SIGQUIT, SIGUSR1). The launcher alone decides
-// what they mean, and reads them, with SIGCHLD, from a descriptor (SignalQueue). A service manager,
-// a batch system or a container's stop sends them to every process of the job, so the others ignore
-// them.
+// The signals that end a job, or request something (SIGQUIT, SIGUSR1). Only the launcher handles
+// them: it reads them, and SIGCHLD, from a descriptor (SignalQueue). Service managers, batch
+// systems and container runtimes send signals to every process of the job, so all other processes
+// ignore them.
 #pragma once
 
 #include <signal.h>
@@ -10,13 +10,13 @@
 
 namespace strata::launcher {
 
-/// Ignores SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR1 in this process, also behind exec, and in
-/// all that it forks.
+/// Ignores SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR1 in this process, also after exec, and in
+/// the processes that it forks.
 void LeaveSignalsToLauncher();
 
-/// While an object lives, these signals and SIGCHLD are read by Next(). fd() is readable when one
-/// has come. One that ends and was ignored before (by nohup, or by a shell for a background job)
-/// stays ignored.
+/// While an object lives, Next() reads these signals and SIGCHLD, and fd() is readable when one has
+/// arrived. A signal of those that end a job stays ignored if it was ignored before (by nohup, or
+/// by a shell for a background job).
 class SignalQueue {
  public:
   SignalQueue();
@@ -24,10 +24,10 @@ class SignalQueue {
   SignalQueue(const SignalQueue&) = delete;
   SignalQueue& operator=(const SignalQueue&) = delete;
 
-  /// Restores the signal mask from before; also to be called in forked children.
+  /// Restores the previous signal mask; call it in forked children too.
   void Restore() { ::sigprocmask(SIG_SETMASK, &old_, nullptr); }
   int fd() const { return fd_.get(); }
-  /// The next signal, or 0 when there is none. Does not wait.
+  /// The next signal, or 0 if there is none. Does not block.
   int Next();
 
  private:

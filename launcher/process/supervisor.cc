@@ -1,4 +1,7 @@
-// Supervise(): one loop that hears nodes and signals, and decides how a job ends.
+// Supervise(): a single loop that receives reports of nodes and signals, and decides how a job
+// ends. After the first failure the other ranks are told (Abort), and a grace period starts. When
+// it is over, or at a second signal, all processes are killed. The outcome is computed last, from
+// the ends of all ranks (verdict.h).
 #include "launcher/process/supervisor.h"
 
 #include <signal.h>
@@ -21,11 +24,11 @@
 namespace strata::launcher {
 namespace {
 
-/// How long to wait, after SIGKILL, for the kernel to end all processes.
+/// Seconds to wait, after SIGKILL, until the kernel has ended all processes.
 constexpr double kKillSeconds = 0.5;
-/// How long ranks may take to note where they are.
+/// Seconds that ranks have to answer kNote.
 constexpr double kNoteSeconds = 0.5;
-/// How long to wait, after a signal, for those who read our output.
+/// Seconds to wait, after a signal, for the readers of our output.
 constexpr double kHurrySeconds = 1;
 
 class Supervisor : public NodeListener {
@@ -35,12 +38,13 @@ class Supervisor : public NodeListener {
     if (options_.output != nullptr) options_.output->set_waits(false);
   }
   ~Supervisor() override {
-    // A signal to all processes ends our readers too, and how the job ended is still to be said.
+    // A signal to all processes also ends the readers of our output; the outcome is still to be
+    // written, so SIGPIPE stays ignored then.
     if (!was_signalled_) ::signal(SIGPIPE, old_sigpipe_);
     if (options_.output != nullptr && was_signalled_) options_.output->Hurry(kHurrySeconds);
   }
 
-  /// To be called before Run().
+  /// Call before Run().
   void AddLocalNode(JobProgram& program) {
     nodes_.push_back(MakeLocalNode(program, *this, [this] { signals_.Restore(); }));
   }
@@ -72,7 +76,8 @@ class Supervisor : public NodeListener {
   void OnLost(int exit_code, const std::string& cause) override;
 
  private:
-  /// Lets the listener hear. What it throws ends the job, perhaps once ranks have saved.
+  /// Passes something to the listener. An exception of it ends the job, for a WorldError after the
+  /// ranks have saved if they can.
   template <class Call>
   void Tell(int from, const Call& call) {
     try {
@@ -88,25 +93,26 @@ class Supervisor : public NodeListener {
   void CheckRank(int rank) const;
   std::vector<Source> Sources();
   void WaitForEvents();
-  /// Ends the job when what it shows cannot be written, unless it ends by a signal anyway.
+  /// Ends the job if its output cannot be written, unless a signal ends it anyway.
   void CheckOutput();
   bool Finished() const;
   bool HasRanks(const Node& node) const;
-  /// All machines have begun their ranks.
+  /// True if all machines have started their ranks.
   bool AllBegan() const;
   double Deadline() const;
   void OnDeadline();
 
   void ReadSignals();
 
-  /// After a failure: tells the ranks that still run, and starts their grace period.
+  /// After the first failure: tells the ranks that still run, and starts their grace period.
   void BeginEnding(const std::string& why);
   void Abort(int rank);
-  /// Asks all stoppable ranks to end early, or for a save (rank_process.h). False when there are
+  /// Asks all stoppable ranks to end early, or for a save (rank_process.h). False if there are
   /// none.
   bool AskStoppable(const char* what);
   void AskForSave();
-  /// Of a record that was asked for: ranks note where they are, machines tell, it is kept.
+  /// The steps of a requested flight record: ranks note where they are, machines send their
+  /// records, and the result is kept.
   void AskForRecord();
   void GoOnWithRecord();
   std::string KeepRecord(const std::string& why, bool wanted);
@@ -119,25 +125,26 @@ class Supervisor : public NodeListener {
   JobListener& listener_;
   SupervisorOptions options_;
   SignalQueue signals_;
-  /// A reader, or a worker's command, that ends makes a write fail, and kills nobody.
+  /// With SIGPIPE ignored, the end of a reader, or of a worker's command, makes a write fail
+  /// instead of killing this process.
   const sighandler_t old_sigpipe_ = ::signal(SIGPIPE, SIG_IGN);
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<RemoteNode*> workers_;  // the remote ones among nodes_
   int store_port_ = 0;
-  Node* reading_ = nullptr;     // the node that is being read; it may report its own ranks only
-  bool was_signalled_ = false;  // by INT, TERM or HUP
-  std::map<int, Node*> ranks_;  // the ranks that we have started, and their nodes
-  std::vector<RankEnd> ends_;   // of all ranks; those that others started stay empty
+  Node* reading_ = nullptr;     // the node being read; it may report only its own ranks
+  bool was_signalled_ = false;  // by SIGINT, SIGTERM or SIGHUP
+  std::map<int, Node*> ranks_;  // the ranks that we started, and their nodes
+  std::vector<RankEnd> ends_;   // of all ranks; those started elsewhere stay empty
   int exits_ = 0;
   std::set<int> stoppable_;  // ranks that have called OnStop()
-  bool has_told_ = false;    // the listener has heard a rank
+  bool has_told_ = false;    // the listener has received something from a rank
   bool asked_to_stop_ = false;
   bool stopped_ = false;          // a rank ended early as asked, perhaps by another launcher
-  Outcome outcome_;               // a cause that is no rank's failure
-  std::string why_;               // after a failure: what the ranks are told
+  Outcome outcome_;               // a cause that is not a rank's failure
+  std::string why_;               // the text that the ranks are told after a failure
   std::map<int, Value> flights_;  // by rank
-  std::map<int, std::string> whereabouts_;  // what ranks answered to kNote
-  bool are_told_ = false;                   // machines were asked for a record
+  std::map<int, std::string> whereabouts_;  // the ranks' answers to kNote
+  bool are_told_ = false;                   // machines have been asked for their flight records
   double record_deadline_ = kNever;
   double prepare_deadline_ = kNever;
   double grace_deadline_ = kNever;
@@ -195,16 +202,16 @@ void Supervisor::WaitForEvents() {
 
 void Supervisor::CheckOutput() {
   if (options_.output == nullptr || options_.output->failure() == nullptr) return;
-  ReadSignals();  // the one that ended the reader may have come to us since
+  ReadSignals();  // the signal that ended the reader may also have been sent to us
   if (was_signalled_ || outcome_.exit_code != 0) return;
   const OutputFailure& failure = *options_.output->failure();
   if (!failure.is_closed && StopsWell(failure.what)) return;
   Fail({failure.is_closed ? 128 + SIGPIPE : 1, failure.what});
 }
 
-/// Something cannot be written while the ranks are well, such as a log on a full disk: those that
-/// can save are asked to end. False where the job is to end at once: none can, none has begun, or
-/// it is the second time.
+/// Handles output that cannot be written while the ranks are healthy, such as a log on a full disk:
+/// ranks that can save are asked to end. Returns false if the job must end immediately: no rank can
+/// save, none has begun, or it happens a second time.
 bool Supervisor::StopsWell(const std::string& why) {
   if (!has_told_ || outcome_.exit_code != 0) return false;
   if (!asked_to_stop_ && !AskStoppable(kStop)) return false;
@@ -283,7 +290,7 @@ void Supervisor::OnMessage(int from, const Value& body) {
   if (!own) Tell(from, [&] { listener_.OnMessage(from, body); });
 }
 
-/// Handles the types of rank_process.h. False for the program's own messages.
+/// Handles the message types of rank_process.h. False for the program's own messages.
 bool Supervisor::OnOwnMessage(int from, const Value& body) {
   const std::string& type = body["type"].as_string();
   const bool is_rank = from != JobListener::kStarter;
@@ -303,7 +310,7 @@ bool Supervisor::OnOwnMessage(int from, const Value& body) {
   } else if (type == kDone) {
     ends_[from].done = true;
   } else if (type == kNoted) {
-    // An answer that comes later is of no record: the rank has gone on.
+    // An answer that arrives later belongs to no record, because the rank has moved on.
     if (record_deadline_ != kNever) whereabouts_[from] = body["text"].as_string();
     const bool waits = record_deadline_ != kNever && !are_told_;
     if (waits && whereabouts_.size() == ranks_.size()) record_deadline_ = MonotonicSeconds();
@@ -332,7 +339,7 @@ void Supervisor::OnRankStarted(int rank, int world_size, const std::string& role
   ends_[rank].role = role;
   ranks_[rank] = reading_;
   if (AllBegan()) prepare_deadline_ = kNever;
-  if (grace_deadline_ != kNever) Abort(rank);  // something has failed before this rank started
+  if (grace_deadline_ != kNever) Abort(rank);  // something failed before this rank started
 }
 
 void Supervisor::OnRankExited(int rank, int status) {
@@ -344,8 +351,8 @@ void Supervisor::OnRankExited(int rank, int status) {
 }
 
 void Supervisor::OnLost(int exit_code, const std::string& cause) {
-  // When a host is lost, other ranks lose their connections to its ranks. Their errors are only
-  // consequences; the lost host is the cause.
+  // If a host is lost, other ranks lose their connections to its ranks. Their errors are only
+  // consequences; the loss of the host is the cause.
   const int first = FirstCause(ends_);
   const bool follows = first >= 0 && ends_[first].error && ends_[first].error->kind == "peer";
   const Outcome lost = {exit_code, cause, /*may_pass=*/!ranks_.empty() && !was_signalled_};
@@ -396,7 +403,7 @@ void Supervisor::GoOnWithRecord() {
   }
   if (record_deadline_ != kNever) return;
   Say(KeepRecord("asked for by SIGQUIT", /*wanted=*/true));
-  whereabouts_.clear();  // the next record, which may be that of the end, has its own
+  whereabouts_.clear();  // the next record has its own positions
   flights_.clear();
 }
 
@@ -411,7 +418,8 @@ std::string Supervisor::KeepRecord(const std::string& why, bool wanted) {
   for (auto& [number, flight] : flights_) {
     wanted |= flight.Has("hung");
     const auto n = static_cast<size_t>(number);
-    if (n < ends_.size() && (ends_.size() > 1 || flights_.size() == 1)) {  // a process each
+    // Roles and positions are known only if each rank is a process.
+    if (n < ends_.size() && (ends_.size() > 1 || flights_.size() == 1)) {
       const RankEnd& end = ends_[n];
       flight.Set("role", end.role);
       const std::string& now = whereabouts_[number];
@@ -451,11 +459,11 @@ Outcome Supervisor::FinalOutcome() const {
     const bool may_pass = MayPass(ends_[cause]) && !was_signalled_;
     return {ExitCode(ends_[cause]), Explain(ends_, cause), may_pass};
   }
-  if (!stopped_) return {};  // asked to or not, it came to its end
+  if (!stopped_) return {};  // without a stopped rank the job ran to its end, even if asked to stop
   return {128 + SIGTERM, "ended by " + SignalName(SIGTERM)};
 }
 
-/// Runs the job. Then, with signals as they were before, waits for those who read the output.
+/// Runs the job. Then restores the signals, and waits for the readers of the output.
 Outcome RunToTheEnd(std::unique_ptr<Supervisor> supervisor, OutputQueue* output) {
   Outcome outcome = supervisor->Run();
   supervisor.reset();

@@ -1,5 +1,5 @@
-// Tests Supervise() from outside: they run fake_job, a launcher whose ranks do what the command
-// line says.
+// Tests Supervise() from outside: the tests run fake_job, a launcher whose ranks do what the
+// command line says.
 #include "launcher/process/supervisor.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ class FakeJob : public Child {
   }
 };
 
-/// A job, what it shows and its exit code.
+/// A job, the lines that it shows and its exit code.
 struct Ending {
   const char* name;
   const char* words;
@@ -79,7 +79,7 @@ TEST_P(EndingTest, ShowsTheCauseOnceWithItsExitCode) {
   EXPECT_EQ(job.Wait(), GetParam().exit_code);
 }
 
-/// The only line is the cause, which begins like this.
+/// Matches output whose only line is a cause that begins with `text`.
 testing::Matcher<const std::vector<std::string>&> Cause(const std::string& text) {
   return ElementsAre(StartsWith("cause: " + text));
 }
@@ -232,7 +232,7 @@ TEST(SupervisorTest, TheFirstErrorIsTheCauseNotThePeersWhoLostTheRank) {
   }
 }
 
-// The same before the rank has called OnAbort().
+// The same as before, but the rank has not called OnAbort() yet.
 TEST(SupervisorTest, ARankThatFailsWhileItStartsHasItsLastWord) {
   for (int i = 0; i < 10; ++i) {
     FakeJob job("ranks=2 0:lose=1 1:unready 1:outlive=0 1:config=wrong");
@@ -241,7 +241,7 @@ TEST(SupervisorTest, ARankThatFailsWhileItStartsHasItsLastWord) {
   }
 }
 
-// Endless lines, bytes that are no text, and then a crash.
+// Endless lines, bytes that are not text, and then a crash.
 TEST(SupervisorTest, OutputWithoutAnEndIsCutAndNothingOfItIsLost) {
   constexpr size_t kBytes = 3'000'000;
   FakeJob job(Str("ranks=2 0:fill=", kBytes, " 0:signal=11 1:wait"));
@@ -255,7 +255,7 @@ TEST(SupervisorTest, OutputWithoutAnEndIsCutAndNothingOfItIsLost) {
   EXPECT_EQ(job.Wait(), 139);
 }
 
-// The usual limit of descriptors is a default.
+// The usual limit of descriptors is too low for many ranks, so the launcher raises it.
 TEST(SupervisorTest, ManyRanksNeedManyDescriptors) {
   constexpr int kRanks = 40;
   rlimit before = {}, few = {};
@@ -336,7 +336,7 @@ TEST(StopTest, WhatCameToItsEndAllTheSameIsWell) {
   EXPECT_EQ(job.Wait(), 0);
 }
 
-// As a service manager, a batch system or a container's stop does: to every process.
+// A service manager, a batch system or a container runtime sends the signal to every process.
 TEST(StopTest, ASigtermToAllProcessesLetsRanksEndWell) {
   FakeJob job("ranks=1 0:pid 0:starter_pid 0:stoppable 0:say=saved 0:wait");
   const std::vector<pid_t> pids = job.Pids(2);
@@ -352,7 +352,7 @@ TEST(StopTest, ASigtermToAllProcessesLetsRanksEndWell) {
   for (pid_t pid : pids) EXPECT_TRUE(Ends(pid)) << pid;
 }
 
-// `strata train | tee log`: the signal ends `tee`, too.
+// As in `strata train | tee log`: the signal ends `tee` too.
 TEST(StopTest, AReaderThatEndsLosesNoSave) {
   const std::string marker = Str("saved", ::getpid());
   FakeJob job(Str("ranks=1 0:stoppable 0:say=saving 0:count=100000 0:touch=", marker,
@@ -364,13 +364,13 @@ TEST(StopTest, AReaderThatEndsLosesNoSave) {
   EXPECT_EQ(::unlink(marker.c_str()), 0) << "the rank was killed before it had saved";
 }
 
-// `strata train | head -1`, which without us ends by SIGPIPE, too.
+// As in `strata train | head -1`, where a program usually ends by SIGPIPE.
 TEST(SupervisorTest, AReaderThatEndsEndsTheJob) {
   FakeJob job("grace=0.1 ranks=1 0:pid 0:starter_pid 0:count=100000 0:busy");
   const std::vector<pid_t> pids = job.Pids(2);
   ASSERT_EQ(pids.size(), 2u);
   job.StopReading();
-  EXPECT_EQ(job.Wait(), -SIGPIPE);  // by the line with the cause, behind Supervise()
+  EXPECT_EQ(job.Wait(), -SIGPIPE);  // when the line with the cause is written, after Supervise()
   for (pid_t pid : pids) EXPECT_TRUE(Ends(pid)) << pid;
 }
 
@@ -416,7 +416,7 @@ TEST(SupervisorTest, BeforeRanksRunThereIsNoRecord) {
   Await(job, "stdout -1: SIGQUIT: no rank runs yet");
 }
 
-// `strata train F.lua > log` on a full disk.
+// As in `strata train F.lua > log` on a full disk.
 TEST(StopTest, AnOutputThatCannotBeWrittenLosesNoSave) {
   const std::string marker = Str("kept", ::getpid());
   Child job({"/bin/sh", "-c",
@@ -426,7 +426,8 @@ TEST(StopTest, AnOutputThatCannotBeWrittenLosesNoSave) {
   EXPECT_EQ(::unlink(marker.c_str()), 0);
 }
 
-// It comes behind the record that asked for it; by the next one the rank has gone on.
+// The answer arrives after the record that requested it was written; it must not appear in the next
+// one.
 TEST(SupervisorTest, ALateAnswerIsInNoRecord) {
   const std::string marker = Str("late", ::getpid());
   FakeJob job(Str("record ranks=1 0:savable 0:slow=", marker, " 0:pid 0:busy"));
@@ -434,7 +435,7 @@ TEST(SupervisorTest, ALateAnswerIsInNoRecord) {
   ASSERT_EQ(pids.size(), 1u);
   job.Kill(SIGQUIT);
   Await(job, "stdout -1: positions: unknown");
-  job.Kill(SIGUSR1);  // which the rank hears behind the question
+  job.Kill(SIGUSR1);  // the rank reads it after the request
   std::ofstream(marker).flush();
   Await(job, "said 0: saved");
   ::kill(pids[0], SIGKILL);
@@ -475,7 +476,7 @@ TEST(SupervisorTest, AnIgnoredCtrlCStaysIgnored) {
   EXPECT_EQ(job.Wait(), 143);
 }
 
-// Where it is ignored, the system forgets children that end, and how they ended.
+// If SIGCHLD is ignored, the kernel discards the exit status of children.
 TEST(SupervisorTest, AnIgnoredSigchldHidesNoEnd) {
   ::signal(SIGCHLD, SIG_IGN);  // as some service managers do
   FakeJob job("ranks=2 0:pid 0:wait 1:wait");
@@ -487,7 +488,7 @@ TEST(SupervisorTest, AnIgnoredSigchldHidesNoEnd) {
   EXPECT_EQ(job.Wait(), 128 + SIGUSR2);
 }
 
-// What is typed, or comes by a pipe, is the launcher's.
+// The standard input belongs to the launcher.
 TEST(SupervisorTest, RanksTakeNothingOfTheInput) {
   Child job(Command("ranks=1 starter:read 0:read"), "text\n");
   EXPECT_EQ(job.Line(), "said -1: nothing");
@@ -534,7 +535,7 @@ TEST(SupervisorTest, TheRanksHaveAProcessGroupOfTheirOwn) {
   EXPECT_NE(::getpgid(pids[0]), ::getpgid(job.pid()));
 }
 
-// `sleep 1000 & exec strata ...`: the shell's child becomes ours.
+// As in `sleep 1000 & exec strata ...`: the shell's child becomes a child of ours.
 TEST(SupervisorTest, AChildFromBeforeIsNotWaitedFor) {
   Child job({"/bin/sh", "-c",
              "sleep 1000 >/dev/null 2>&1 & echo pid $!; exec launcher/process/fake_job ranks=1"});
@@ -575,7 +576,7 @@ TEST(SupervisorTest, NothingIsLostWhenTheReaderComesLate) {
   EXPECT_EQ(job.Wait(), 0);
 }
 
-/// A worker that says these things of 200 ranks, and then runs a shell's commands.
+/// A worker that reports 200 ranks, and then runs shell commands.
 std::string FakeWorker(const std::string& then) {
   const std::string role(600, 'r');
   return Str("echo '{\"type\":\"hello\",\"time\":0.0,\"store_port\":0}'; r=0; ",
@@ -583,7 +584,7 @@ std::string FakeWorker(const std::string& then) {
              "\"role\":\"", role, "\"}'; r=$((r+1)); done; ", then);
 }
 
-// Each rank is told the cause, more than the pipe to the worker takes.
+// Each rank is told the cause, which is more than the pipe to the worker takes.
 TEST(RemoteTest, AWorkerThatDoesNotReadHangsNobody) {
   FakeJob job(Words{"grace=0.2",
                     "host=" + FakeWorker("echo '{\"type\":\"exited\",\"rank\":7,\"status\":2304}'; "
@@ -592,7 +593,7 @@ TEST(RemoteTest, AWorkerThatDoesNotReadHangsNobody) {
   EXPECT_EQ(job.Wait(), 9);
 }
 
-/// A worker of one rank that says this, and then waits for its own child.
+/// A worker of one rank that sends these messages, and then waits for its own child.
 std::string WorkerThatSays(const std::string& hello, const std::string& message) {
   return Str("sleep 1000 & echo pid $! >&2; ", hello.empty() ? "" : "echo '" + hello + "'; ",
              message.empty() ? "" : "echo '" + message + "'; ", "wait");
@@ -623,7 +624,8 @@ const Said kNonsense[] = {
      "rank -1 of 2 has started, which makes no sense"},
 };
 
-// It may be of another version, or be no worker. Nothing that its command started is left.
+// The command may be another version, or not a worker at all. No process that it started may
+// remain.
 TEST(RemoteTest, NonsenseOfAWorkerEndsTheJobAndTheCommand) {
   std::vector<std::unique_ptr<FakeJob>> jobs;  // side by side, since each waits for its grace
   for (const Said& said : kNonsense) {
@@ -639,7 +641,7 @@ TEST(RemoteTest, NonsenseOfAWorkerEndsTheJobAndTheCommand) {
   }
 }
 
-// Its input has ended, and nobody reads what it says.
+// The worker's input has ended, and nobody reads its output.
 TEST(RemoteTest, AWorkerWhoseLauncherIsGoneEnds) {
   Child worker(Command("worker ranks=2 0:long=3000000 0:busy 1:busy"), "{\"type\":\"job\"}\n",
                Child::Output::kFull);
@@ -654,14 +656,15 @@ TEST(RemoteTest, ACommandThatStartsNothingIsNoSuccess) {
   EXPECT_EQ(job.Wait(), 1);
 }
 
-// What has not begun is not ended either: process 0 would be the launcher's own group.
+// A command that was not started must not be killed either: process 0 would be the launcher's own
+// group.
 TEST(RemoteTest, WithoutDescriptorsTheLauncherSaysSo) {
   Child job({"/bin/sh", "-c", "ulimit -n 8; exec setsid launcher/process/fake_job host=true"});
   EXPECT_THAT(job.Lines(), Contains(HasSubstr("Too many open files")));
   EXPECT_EQ(job.Wait(), 1);
 }
 
-// It holds the pipes to the worker, and reads and closes none of them.
+// The child holds the pipes to the worker, but never reads or closes them.
 TEST(RemoteTest, AChildThatTheWorkersCommandLeavesBehindHangsNobody) {
   FakeJob job(Words{"job=100000", "host=exec 3<&0; sleep 1000 <&3 & echo pid $! >&2; exit 3"});
   const std::vector<pid_t> pids = job.Pids(1);
@@ -670,7 +673,7 @@ TEST(RemoteTest, AChildThatTheWorkersCommandLeavesBehindHangsNobody) {
   for (pid_t pid : pids) ::kill(pid, SIGKILL);
 }
 
-// In any order of ends no process is left. An orphan would become a child of this process.
+// No process remains, in any order of ends. An orphan would become a child of this process.
 TEST(SupervisorTest, LeavesNoOrphanAndNoZombie) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   for (const char* words : {"ranks=2", "ranks=2 0:world=x 1:wait",

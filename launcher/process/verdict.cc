@@ -1,4 +1,4 @@
-// Which rank is the cause, and what the user is told about it.
+// Finds the rank that is the cause, and the text that the user is told about it.
 #include "launcher/process/verdict.h"
 
 #include <signal.h>
@@ -57,7 +57,7 @@ std::string WithRank(int index, const std::string& text) {
   return text.rfind(name + " ", 0) == 0 ? text : Str(name, ": ", text);
 }
 
-/// The line about a rank that is not the cause; "" when there is nothing to say.
+/// The line about a rank that is not the cause; "" if there is nothing to say.
 std::string Whereabouts(const RankEnd& rank, int index) {
   const bool lost_peer = rank.error && rank.error->kind == "peer" && !rank.position.empty();
   if (rank.error && !rank.error->repeats_news && !lost_peer) {
@@ -103,8 +103,9 @@ std::string Explain(const std::vector<RankEnd>& ranks, int cause) {
   const int world_size = static_cast<int>(ranks.size());
   std::string others;
   for (int i = 0; i < world_size; ++i) {
-    const bool same = ranks[i].error && ranks[cause].error &&
-                      ranks[i].error->text == ranks[cause].error->text;  // ranks had the same error
+    // All ranks may have reported one and the same error.
+    const bool same =
+        ranks[i].error && ranks[cause].error && ranks[i].error->text == ranks[cause].error->text;
     const std::string whereabouts = i == cause || same ? "" : Whereabouts(ranks[i], i);
     if (!whereabouts.empty()) others += Str("\n  ", whereabouts);
   }

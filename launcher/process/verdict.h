@@ -1,5 +1,5 @@
-// Verdict: finds, from how each rank ended, the one cause that the user is told. It has no side
-// effects, so that every order of events can be tested.
+// Verdict: finds, from how each rank ended, the one cause that the user is told. It is a pure
+// function, so that every order of events can be tested.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,15 @@
 
 namespace strata::launcher {
 
-/// The kind of an error that all ranks found together: it is no rank's own.
+/// The kind of an error that all ranks found together; no single rank is its cause.
 inline constexpr const char* kTrainingError = "training";
 
-/// What a rank said before it ended: the error that its work threw.
+/// The error that a rank's work threw and that it reported before it ended.
 struct RankError {
   std::string kind;  ///< "config", "world", "peer" (a lost connection), "training" or "internal"
   std::string text;  ///< what()
   double time = 0;   ///< when it was thrown, by the machine's monotonic clock
-  bool repeats_news = false;  ///< it only says what the rank was told about another's failure
+  bool repeats_news = false;  ///< it only repeats what the rank was told about another failure
 };
 
 /// What the launcher knows about a rank.
@@ -30,26 +30,26 @@ struct RankEnd {
   bool killed_by_us = false;       ///< it had not ended when the launcher sent SIGKILL to all
   std::string position;            ///< what it was doing when it was told or threw; "" = unknown
 
-  /// True when it reported an error, or ended without having reported that its work is done.
+  /// True if it reported an error, or ended without reporting that its work is done.
   bool failed() const;
 };
 
-/// The rank whose failure is the cause of the others. When a rank ends, its peers lose their
-/// connections; their errors may be reported before its own. So failures have this order, and among
+/// The rank whose failure caused the others. When a rank ends, its peers lose their connections,
+/// and their errors may be reported before its own. So failures are ordered as follows, and among
 /// equals the earliest is chosen:
 ///   1. a rank that vanished (ended by a signal, or exited without a reason);
 ///   2. a rank's own error, thrown before it was told about another's failure;
 ///   3. a rank's own error that arrived after it was told;
 ///   4. a rank that lost a peer.
 /// Errors that only repeat what the rank was told, and ranks that the launcher killed, are never
-/// the cause. -1 when no rank failed.
+/// the cause. -1 if no rank failed.
 int FirstCause(const std::vector<RankEnd>& ranks);
 
 /// The exit code of the job if this rank is the cause; see Supervise().
 int ExitCode(const RankEnd& rank);
 
-/// Whether another run of the job may do without this failure: not for an error of the script's or
-/// the job's, nor for one that all ranks found together.
+/// True if another run of the job may not have this failure. False for errors of the script or the
+/// job, and for errors that all ranks found together.
 bool MayPass(const RankEnd& rank);
 
 /// The failure in one line: "rank 1 (stage 1) was ended by signal 9 (SIGKILL)...". The other ranks

@@ -1,4 +1,4 @@
-// Tests of the cause, in any order of events.
+// Tests of the cause that is found, for every order of events.
 #include "launcher/process/verdict.h"
 
 #include <gmock/gmock.h>
@@ -106,7 +106,7 @@ TEST(FirstCauseTest, LeavingWithoutHavingFinishedIsAFailure) {
   EXPECT_EQ(FirstCause({Done(), Vanished(0, kExited)}), 1);
 }
 
-/// A random end of a rank. `order` is its exit_order and tells the ranks of a job apart.
+/// A random end of a rank. `order` is its exit_order; it distinguishes the ranks of a job.
 rc::Gen<RankEnd> AnyEnd(int order) {
   return rc::gen::map(
       rc::gen::tuple(rc::gen::inRange(0, 5), rc::gen::arbitrary<bool>(), rc::gen::inRange(0, 100)),
@@ -161,7 +161,8 @@ TEST(FirstCauseTest, IsAFailureThatNobodyElseExplains) {
     for (const RankEnd& rank : ranks) {
       const bool vanished = !rank.error && rank.failed() && !rank.answered_abort;
       RC_ASSERT(!vanished || !first.error);  // a vanished rank comes before all errors
-      RC_ASSERT(!own_error(rank) || !first.error || own_error(first));  // and those before peers'
+      // A rank's own error comes before errors about lost peers.
+      RC_ASSERT(!own_error(rank) || !first.error || own_error(first));
     }
   }));
 }

@@ -1,4 +1,4 @@
-// RunWorker(): a `strata worker`, between the launcher on another machine and the node here.
+// RunWorker(): a `strata worker`, which connects the launcher on another machine to the node here.
 #include "launcher/process/worker.h"
 
 #include <signal.h>
@@ -31,7 +31,8 @@ class Worker : public NodeListener {
     program.OnForked();
     while (!node_->Finished()) WaitForEvents();
     if (has_failed_) node_->TellFlight();
-    // Behind the end of the input nobody may read any more: the launcher may be gone.
+    // After the end of the input the launcher may be gone, so the remaining output is written for a
+    // limited time only.
     for (double end = kNever; launcher_.waiting() > 0 && MonotonicSeconds() < end;) {
       if (!launcher_.is_open()) end = std::min(end, MonotonicSeconds() + kTellSeconds);
       WaitForEvents(end);
@@ -62,8 +63,8 @@ class Worker : public NodeListener {
     if (!launcher_.Send(message)) End();
   }
 
-  /// Ends all processes, since the launcher is gone or ends the worker. In the second case it still
-  /// hears what they did last.
+  /// Ends all processes, because the launcher is gone or ends the worker. In the second case the
+  /// launcher still receives the flight records.
   void End() {
     code_ = 1;
     has_failed_ = true;
@@ -75,7 +76,8 @@ class Worker : public NodeListener {
                                       while (signals_.Next() != 0) node_->Reap();
                                     }}};
     launcher_.AddTo(sources, [this] { ReadLauncher(); });
-    // A launcher that does not read, as its own output waits, is not told more.
+    // If the launcher does not read, because its own output is blocked, nothing more is read from
+    // the node.
     if (launcher_.waiting() < kMostWaiting || code_ != 0) {
       for (Source& source : node_->Sources()) sources.push_back(std::move(source));
     }
@@ -109,11 +111,11 @@ class Worker : public NodeListener {
   Channel& launcher_;
   SignalQueue signals_;
   std::unique_ptr<Node> node_;
-  bool has_failed_ = false;  // a rank, here or elsewhere
+  bool has_failed_ = false;  // a rank has failed, here or elsewhere
   int code_ = 0;
 };
 
-/// The launcher's first message, the job; null when the launcher ends before it sends one.
+/// The launcher's first message, which is the job; null if the launcher ends before it sends one.
 Value ReadJob(Channel& launcher) {
   std::vector<Message> messages;
   while (messages.empty()) {
@@ -133,7 +135,7 @@ Value ErrorOf(const char* kind, const Error& error) {
 int RunWorker(const MakeProgram& make_program) {
   RaiseDescriptorLimit();
   ::signal(SIGPIPE, SIG_IGN);
-  LeaveSignalsToLauncher();  // it ends this process by ending its input
+  LeaveSignalsToLauncher();  // the launcher ends this process by ending its input
   Channel launcher(Fd(::dup(STDIN_FILENO)), Fd(::dup(STDOUT_FILENO)));
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
   try {

@@ -24,9 +24,10 @@
 
 namespace strata::launcher {
 
-/// The type of the messages about flight records.
+/// The type of the messages with flight records.
 inline constexpr const char* kFlight = "flight";
-/// How long machines may take to tell them, and a launcher to hear them at the end.
+/// Seconds that machines have to send flight records, and that a worker waits at the end for its
+/// launcher to read.
 inline constexpr double kTellSeconds = 1;
 
 /// The ranks on another machine, and how to start them.
@@ -40,21 +41,21 @@ struct RemoteHost {
 /// standard error becomes output of JobListener::kStarter.
 class RemoteNode : public Node {
  public:
-  /// Sends the job. `store_port` is the store's port. For rank 0's node, 0 = the worker chooses
-  /// one.
+  /// Sends the job. `store_port` is the port of the store. For rank 0's node it may be 0: then the
+  /// worker chooses a port.
   virtual void Begin(int store_port) = 0;
 };
 
-/// Makes the node of a host. REQUIRES: SIGPIPE is ignored; when the command ends early, its exit
-/// code is reported. `on_store` gets the port at which rank 0's worker opened the store.
-/// `in_child` as in MakeLocalNode().
+/// Makes the node of a host. REQUIRES: SIGPIPE is ignored. If the command ends early, its exit code
+/// is reported. `on_store` gets the port at which rank 0's worker opened the store. `in_child` as
+/// in MakeLocalNode().
 std::unique_ptr<RemoteNode> MakeRemoteNode(RemoteHost host, NodeListener& listener,
                                            std::function<void()> in_child,
                                            std::function<void(int port)> on_store);
 
 /// The worker's end: reads the job from standard input, runs it, and reports to standard output.
-/// The job's own processes write to standard error instead. `make_program` makes the program of the
-/// job. If rank 0 is here, it also binds the store's socket and sets `store_port`. Returns the
+/// The job's own processes write to standard error instead. `make_program` makes the JobProgram of
+/// the job; if rank 0 is here, it also binds the store's socket and sets `store_port`. Returns the
 /// worker's exit code.
 using MakeProgram = std::function<std::unique_ptr<JobProgram>(const Value& job, int& store_port)>;
 int RunWorker(const MakeProgram& make_program);

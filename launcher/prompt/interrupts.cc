@@ -1,4 +1,4 @@
-// Ctrl-C by a signal handler, which may only set globals.
+// Handles Ctrl-C in a signal handler, which may only set globals.
 #include "launcher/prompt/interrupts.h"
 
 #include <signal.h>

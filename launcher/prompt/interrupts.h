@@ -7,8 +7,8 @@
 namespace strata::launcher {
 
 /// While an object lives, SIGINT interrupts the Lua code that runs in `state`. System calls such as
-/// reading from a terminal end with EINTR. A second SIGINT that finds the same code still running,
-/// in a search for a pattern, say, ends the process. At most one object may live at a time.
+/// reading from a terminal end with EINTR. If a second SIGINT finds the same code still running,
+/// for example in a pattern search, it ends the process. At most one object may live at a time.
 class Interrupts {
  public:
   explicit Interrupts(lua::State& state);
@@ -16,7 +16,7 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  /// True when SIGINT has come since the last call.
+  /// True if SIGINT has arrived since the last call.
   bool Take();
 };
 

@@ -1,4 +1,4 @@
-// The prompt: inputs of several lines, and lines that are no Lua.
+// The prompt: inputs of several lines, and prompt commands such as ":time".
 #include "launcher/prompt/prompt.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class Prompt {
     times_one_ = false;
   }
 
-  /// Handles lines that are no Lua, such as ":time". Returns the Lua text that is left to run.
+  /// Handles prompt commands such as ":time". Returns the Lua text that remains to be run.
   std::string Command(const std::string& line) {
     const std::string_view text = Trim(line);
     const std::string word(text.substr(0, text.find_first_of(" \t")));

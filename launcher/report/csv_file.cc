@@ -1,4 +1,4 @@
-// A table of fixed columns: what reads it needs to know nothing of the job.
+// A table with fixed columns, which programs can read without knowing the job.
 #include "engine/data/files/csv_file.h"
 
 #include <optional>
@@ -53,7 +53,7 @@ class CsvFile : public StepFile {
   }
 
  private:
-  /// As much of a line as tells whether it comes again.
+  /// A record with just the entries that ComesAgain() needs.
   static Value RecordOf(std::string_view line) {
     const std::vector<std::string> cells = Split(std::string(line), ',');
     Value record = Value::FromJson(Str("{\"step\":", cells[0], "}"));

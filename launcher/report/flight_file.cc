@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "flight-20261122-181530"
+/// The name for the current time, such as "flight-20261122-181530".
 std::string NameOfNow() {
   const std::time_t now = std::time(nullptr);
   std::tm parts = {};
@@ -30,7 +30,8 @@ std::string WriteFlightFile(const Value& record, const std::string& folder) {
   try {
     const fs::path base = folder.empty() ? fs::path() : fs::path(folder);
     std::error_code error;
-    if (!base.empty()) fs::create_directories(base, error);  // what follows says why
+    // An error here is reported when the file is written.
+    if (!base.empty()) fs::create_directories(base, error);
     const std::string name = NameOfNow();
     std::string path = (base / (name + ".json")).string();
     for (int i = 2; fs::exists(path, error); ++i) {
@@ -39,7 +40,7 @@ std::string WriteFlightFile(const Value& record, const std::string& folder) {
     try {
       WriteFile(path, record.ToJson() + "\n");
     } catch (const Error&) {
-      fs::remove(path, error);  // half of one is of no use
+      fs::remove(path, error);  // an incomplete record is useless
       throw;
     }
     return Str("flight record of all ranks: ", path, " (strata inspect shows it)");

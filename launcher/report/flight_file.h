@@ -1,4 +1,4 @@
-// Where a training's flight records (engine/runtime/watch/flight.h) are kept.
+// Writes a training's flight records (engine/runtime/watch/flight.h) to files.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace strata::launcher {
 
 /// Writes the record into the folder, which is made if needed, as flight-DATE-TIME.json under a
-/// name that is free. Gives a line that says so, or why it could not be written.
+/// name that is free. Returns a line that says where it is, or why it could not be written.
 std::string WriteFlightFile(const Value& record, const std::string& folder);
 
 }  // namespace strata::launcher

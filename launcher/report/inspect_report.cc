@@ -44,7 +44,7 @@ std::string PlainFile(const std::string& path) {
   return text + table.Render();
 }
 
-/// The report of published weights: of one file, or of each that an index names.
+/// The report of published weights: of one file, or of each file that an index names.
 std::string Published(const std::string& path) {
   std::string text;
   const Manifest manifest = ManifestOfFiles(path);
@@ -54,7 +54,7 @@ std::string Published(const std::string& path) {
   return text;
 }
 
-/// Of the data that the save was trained with; "" where they have no names.
+/// The class names of the data that the save was trained on; "" if there are none.
 std::string ClassesText(const Value& data) {
   const Value& classes = data["classes"];
   if (!classes.is_list()) return "";
@@ -125,7 +125,7 @@ Inspection InspectFolder(const std::string& path) {
   return inspection;
 }
 
-/// The text of the file if it is a flight record; else "".
+/// The text of the file if it is a flight record; otherwise "".
 std::string FlightFile(const std::string& path) {
   const InputFile file(path);
   const auto read = [&](int64_t count) {

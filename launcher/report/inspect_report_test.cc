@@ -1,4 +1,4 @@
-// Tests of reports on whole and damaged saves.
+// Tests of reports on undamaged and damaged saves.
 #include "launcher/report/inspect_report.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// A prediction is killed before each call that changes the disk, and again while another run goes
-// on with it: in the end there is what one run alone writes.
+// Kills a prediction before each call that changes the disk, and kills the run that continues it
+// likewise. In the end the file must be the one that a single run writes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kParts = 4;
 
-/// Two rows that depend on the part, of `outputs`.
+/// Two rows of each of `outputs` outputs; the numbers depend on the part.
 Predicted PartOf(int64_t part, int outputs) {
   std::vector<OutputRows> block;
   for (int k = 0; k < outputs; ++k) {
@@ -28,7 +28,7 @@ Predicted PartOf(int64_t part, int outputs) {
   return {block};
 }
 
-/// The command's loop.
+/// The loop of the command `strata predict`.
 void Predict(const std::string& path) {
   Predictions predictions(path, {}, "digits");
   for (int64_t part = predictions.parts(); part < kParts; ++part) {

@@ -1,4 +1,4 @@
-// Appending, and cutting off what comes again.
+// Appends lines, and removes those of steps that will be repeated.
 #include "launcher/report/line_log.h"
 
 #include <fcntl.h>
@@ -20,9 +20,9 @@ namespace strata::launcher {
 
 LineLog::LineLog(std::string what, const std::string& path, bool goes_on)
     : path_(path), name_(Str(what, " ", path)) {
-  std::error_code error;  // what follows says why
+  std::error_code error;  // an error shows when the file is opened
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  // O_NONBLOCK, since opening a FIFO would otherwise wait for its reader.
+  // O_NONBLOCK, because opening a FIFO would otherwise wait for its reader.
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   fd_ = Fd(::open(path.c_str(), kFlags | (goes_on ? 0 : O_TRUNC), 0666));
   if (!fd_.is_open() && errno == ENXIO) {

@@ -1,4 +1,4 @@
-// LineLog: a file with a line for each step, which a training that goes on continues.
+// LineLog: a file with a line for each step, to which a resumed training appends.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@ namespace strata::launcher {
 
 class LineLog {
  public:
-  /// Opens `path`, which errors call "WHAT PATH"; makes it, and its folder,
-  /// where they are not there. Unless the
-  /// training `goes_on`, what it held is gone. Throws WorldError; also for a FIFO without a reader.
+  /// Opens `path`, which error messages call "WHAT PATH"; makes the file and its folder if they do
+  /// not exist. Empties the file unless the training `goes_on`, that is continues another one.
+  /// Throws WorldError; also for a FIFO without a reader.
   LineLog(std::string what, const std::string& path, bool goes_on);
 
-  /// Removes all lines, for a training that begins. Leaves what is no regular file as it is.
+  /// Removes all lines, for a new training. Does not change anything but regular files.
   void Clear();
-  /// Removes all lines from the first one for which `comes_again` is true, and a last one that is
-  /// not whole: a killed training has left it. Leaves what is no regular file as it is. Throws
-  /// ConfigError, and changes nothing, where `comes_again` throws it: names file and line.
+  /// Removes all lines from the first one for which `comes_again` is true, and an incomplete last
+  /// line, which a killed training may leave. Does not change anything but regular files. If
+  /// `comes_again` throws ConfigError, throws it with the file and the line, and changes nothing.
   void CutFrom(const std::function<bool(std::string_view line)>& comes_again);
-  /// The first line; "" when there is none.
+  /// The first line; "" if there is none.
   std::string FirstLine() const;
-  /// Appends a line. Throws WorldError when it cannot be written.
+  /// Appends a line. Throws WorldError if it cannot be written.
   void Write(std::string_view line);
 
  private:
@@ -40,14 +40,15 @@ class LineLog {
   Fd fd_;
 };
 
-/// Where a training goes on.
+/// The point at which a training continues.
 struct GoesOn {
-  int64_t done = 0;              ///< steps
-  bool owes_evaluation = false;  ///< of the last step that is done
-  bool owes_samples = true;      ///< of that step, if it wrote some
+  int64_t done = 0;              ///< number of steps that are done
+  bool owes_evaluation = false;  ///< the evaluation of the last done step is missing
+  bool owes_samples = true;      ///< the samples of that step are missing, if it writes some
 };
 
-/// Whether the record of a step, an evaluation or samples comes again.
+/// True if the record of a step, an evaluation or samples will be written again by a training that
+/// continues from `from`.
 bool ComesAgain(const Value& record, const GoesOn& from);
 
 }  // namespace strata::launcher

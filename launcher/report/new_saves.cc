@@ -1,4 +1,4 @@
-// Asks the folder first: a rank may die before it reports what it has saved.
+// Looks into the folder first, because a rank may die before it reports what it has saved.
 #include "launcher/report/new_saves.h"
 
 #include <filesystem>
@@ -16,20 +16,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "step-00000040 DIGEST"; without `latest`, the name alone; "" where there is no save.
+/// The newest save in the folder, as "step-00000040 DIGEST"; the name alone if there is no file
+/// `latest`; "" if there is no save.
 std::string NewestIn(const std::string& folder) {
   try {
     if (const auto latest = ReadLatest(folder)) {
       return Str(latest->name, " ", latest->manifest_digest);
     }
   } catch (const Error&) {
-    return "";  // who reads it says so
+    return "";  // whoever reads the save reports the error
   }
   const std::vector<std::string> saves = ListSaves(folder);
   return saves.empty() ? "" : saves.back();
 }
 
-/// The folder that a path is in, in the form of other such.
+/// The parent folder of a path, in a form that can be compared.
 fs::path FolderOf(const std::string& path) { return fs::path(path).parent_path(); }
 
 }  // namespace

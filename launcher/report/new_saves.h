@@ -1,5 +1,5 @@
-// NewSaves: what a job has saved since its launcher began. A job that is started again goes on from
-// there; where nothing is new, it begins as it did the first time.
+// NewSaves: what a job has saved since its launcher began. A restarted job resumes from there; if
+// nothing is new, it starts as it did the first time.
 #pragma once
 
 #include <string>
@@ -8,24 +8,25 @@ namespace strata::launcher {
 
 class NewSaves {
  public:
-  /// Before anything is saved to `folder`, job.save.dir; "" = the job has none. Notes what is
-  /// there.
+  /// Call before anything is saved. `folder`: job.save.dir; "" = the job has none. Notes which
+  /// saves exist.
   void Begin(const std::string& folder);
-  /// The path of a save that was reported. The folder may be one of another machine, unseen here.
+  /// Adds the path of a save that was reported. Its folder may be on another machine and not
+  /// visible here.
   void Add(const std::string& path);
 
-  /// Whether the job has a folder for saves.
+  /// True if the job has a folder for saves.
   bool can_be() const { return !last_.folder.empty(); }
-  /// What --resume takes to go on: "latest"; where only the best was saved (job.save.best), the
-  /// path of that; "" where nothing is new.
+  /// The value of --resume that continues the job: "latest"; the path of the best save if only that
+  /// was saved (job.save.best); "" if nothing is new.
   std::string Resume() const;
 
  private:
   struct Place {
     std::string folder = {};
     std::string before = {};  // the newest save when the launcher began
-    std::string told = {};    // the path of a newer one
-    bool is_here = false;     // that is on this machine
+    std::string told = {};    // the path of a newer save that was reported
+    bool is_here = false;     // that save is visible on this machine
     void Begin(const std::string& path);
     std::string Newest() const;
   };

@@ -1,4 +1,4 @@
-// Tests of what a job that is started again goes on from.
+// Tests of the save from which a restarted job continues.
 #include "launcher/report/new_saves.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class NewSavesTest : public testing::Test {
  protected:
   NewSavesTest() { fs::remove_all(folder_); }
 
-  /// What a save leaves that NewSaves looks at.
+  /// Makes the files of a save that NewSaves looks at.
   void Save(const std::string& folder, const std::string& name, bool says_so = true) const {
     fs::create_directories(Str(folder, "/", name));
     if (says_so) std::ofstream(folder + "/latest") << name << " " << std::string(32, 'a') << "\n";

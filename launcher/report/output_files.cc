@@ -1,4 +1,5 @@
-// A file is known by how it begins: of the last line a killed training may have left a part.
+// Recognises a file by its beginning, because a killed training may have left an incomplete last
+// line.
 #include "launcher/report/output_files.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ struct Kind {
   const char* flag;
   const char* name;
   std::string_view begins;            ///< at most kMostBytes
-  std::string_view earlier = begins;  ///< how older programs' files begin
+  std::string_view earlier = begins;  ///< the beginning of files from older versions
 };
 
 constexpr Kind kKinds[] = {
@@ -45,13 +46,14 @@ std::string BeginOf(const std::string& path) {
   return begin;
 }
 
-/// An empty file fits, and so does a part of the beginning.
+/// True if the text begins with `begins`. An empty file fits, and so does a part of `begins`.
 bool Fits(std::string_view text, std::string_view begins) {
   const size_t size = std::min(text.size(), begins.size());
   return text.substr(0, size) == begins.substr(0, size);
 }
 
-/// What the shell has opened is no file that somebody forgot.
+/// True if the path is a regular file, or does not exist. False for descriptors that the shell has
+/// opened, because overwriting those is intended.
 bool IsFile(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

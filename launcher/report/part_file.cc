@@ -1,4 +1,5 @@
-// A line counts if F.part has its bytes; those behind the last such line are cut off.
+// A log line is valid if F.part has the bytes of which it tells. Bytes after the last valid part
+// are cut off.
 #include "launcher/report/part_file.h"
 
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 namespace strata::launcher {
 namespace {
 
-/// The lines that are whole.
+/// The complete lines of the file.
 std::vector<std::string> LinesOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
@@ -28,7 +29,7 @@ std::vector<std::string> LinesOf(const std::string& path) {
   return lines;
 }
 
-/// Null where it is no map: a machine that died may have left anything.
+/// The line as a map; null if it is not a map, because a machine that crashed may leave any bytes.
 Value MapIn(const std::string& line) {
   try {
     Value value = Value::FromJson(line);
@@ -48,7 +49,7 @@ Fd OpenOrMake(const std::string& path, int how) {
 
 PartFile::PartFile(std::string path, const std::string& what, int64_t head)
     : path_(std::move(path)), part_(path_ + ".part"), log_(part_ + ".log"), ends_{head} {
-  PlaceBeside(path_);  // refuses what is there
+  PlaceBeside(path_);  // throws if something is at the path
   file_ = OpenOrMake(part_, 0);
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     throw WorldError(Str("another process writes ", part_));
@@ -131,7 +132,7 @@ void PartFile::Finish(std::string_view head) {
 }
 
 void PartFile::FinishAs(const std::string& beside) {
-  ::unlink(part_.c_str());  // before, for there is never both F and F.part
+  ::unlink(part_.c_str());  // removed first, because F and F.part must never exist together
   MoveIntoPlace(beside, path_);
   file_.Close();
   ::unlink(log_.c_str());

@@ -1,8 +1,8 @@
-// PartFile: a file that gets its name once it is whole, and that a later run goes on with.
+// PartFile: a file that gets its name only when it is complete, and that a later run can continue.
 //
-// F.part has what was written, F.part.log a line for each part that is whole: where in F.part
-// it ends, its digest, and what the writer wants to know again. So whatever is killed
-// at whatever moment, the next run finds the last part that counts, and nothing takes F.part for F.
+// F.part contains what was written so far. F.part.log has a line for each complete part: where in
+// F.part it ends, its digest, and the writer's state. So whenever a process is killed, the next run
+// finds the last valid part, and nobody mistakes F.part for F.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,29 @@ namespace strata::launcher {
 
 class PartFile {
  public:
-  /// Goes on with F.part behind the last part that counts, or begins it. `what` says what is
-  /// written: F.part of anything else is refused. The first `head` bytes may change until the end.
-  /// Throws WorldError when something is at `path`, or another process writes F.part; ConfigError
-  /// for F.part of something else.
+  /// Opens F.part after its last valid part, or begins it. `what` identifies the content: an F.part
+  /// with another `what` is refused. The first `head` bytes may change until the end. Throws
+  /// WorldError if something is at `path`, or if another process writes F.part; ConfigError if
+  /// F.part has another content.
   PartFile(std::string path, const std::string& what, int64_t head);
-  /// Removes F.part where no part of it counts.
+  /// Removes F.part if it has no valid part.
   ~PartFile();
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
-  /// As Add() was told of the last part that counts; null = there is none.
+  /// The state that was given to Add() with the last valid part; null = there is none.
   const Value& state() const { return state_; }
   int64_t parts() const { return parts_; }
   /// Writes the next part.
   void Add(std::string_view bytes, const Value& state);
   /// The bytes of a part. REQUIRES: part < parts().
   std::string Part(int64_t part) const;
-  /// Nothing of it counts any more: the next run begins anew.
+  /// Makes all parts invalid: the next run begins anew.
   void Discard();
-  /// Writes the first bytes, and gives the file its name.
+  /// Writes the first bytes, and renames F.part to F.
   void Finish(std::string_view head);
-  /// In its place: what was written and synced at `beside` (PlaceBeside()) gets the name.
+  /// Instead of Finish(): gives the name F to the file `beside` (PlaceBeside()), which is written
+  /// and synced.
   void FinishAs(const std::string& beside);
 
  private:

@@ -1,4 +1,4 @@
-// Which files the picture flags ask for, and writing them.
+// Writes the files that the picture flags ask for.
 #include "launcher/report/pictures.h"
 
 #include <vector>

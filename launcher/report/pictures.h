@@ -15,15 +15,15 @@ namespace strata::launcher {
 Field SvgField();
 Field HtmlField();
 
-/// True when a command's own flags ask for a picture.
+/// True if a command's own flags ask for a picture.
 bool WantsPictures(const Value& own_flags);
 
-/// Writes the files that the flags ask for. Throws WorldError when a file cannot be written, and
-/// ConfigError for a picture that is too large for a file.
+/// Writes the files that the flags ask for. Throws WorldError if a file cannot be written, and
+/// ConfigError if the picture is too large for a file.
 void WritePictures(const Value& own_flags, const picture::Picture& picture);
 
-/// For a traced training, before it begins: throws ConfigError when pictures are asked for without
-/// job.trace, and WorldError when a file cannot be written.
+/// Call before a traced training. Throws ConfigError if pictures are requested without job.trace,
+/// and WorldError if a file cannot be written.
 void CheckTraceFiles(const Job& job, const Value& own_flags);
 
 /// Writes job.trace, and pictures of the planned job with the measured step added. Returns the

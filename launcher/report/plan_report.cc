@@ -51,7 +51,7 @@ std::string ScheduleText(const Forecast& forecast, bool color) {
              "\n", MoreMemoryText(forecast.outlook));
 }
 
-/// What a language model keeps of the texts that it writes.
+/// The memory that a language model needs for the keys and values of a text that it writes.
 std::string TextsText(const Job& job, const Plan& plan) {
   const int64_t bytes = IsLanguageModel(plan) ? std::ranges::max(KeptTokenBytes(job, plan)) : 0;
   if (bytes == 0) return "";
@@ -61,7 +61,8 @@ std::string TextsText(const Job& job, const Plan& plan) {
              " for ", Plural(length, "token"), "\n");
 }
 
-/// The memory's rows do not have the copy of a save. Saves that the training waits for take none.
+/// The memory of the copy that a save makes, which the memory table does not include. Saves for
+/// which the training waits need no copy.
 std::string SavesText(const Job& job, const Plan& plan, const StepForecast& step) {
   if (job.save.dir.empty() || job.save.every == 0) return "";
   return Str("a save beside the training takes a copy of weights and optimizer, up to ",

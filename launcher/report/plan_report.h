@@ -21,15 +21,15 @@ struct Forecast {
   std::vector<int> buffers;  ///< the number of buffers of each rank
 };
 
-/// Generates the job's program, checks its lowered form, and simulates it. Throws ConfigError when
-/// the plan cannot have the schedule, and when the program is wrong.
+/// Generates the job's program, checks its lowered form, and simulates it. Throws ConfigError if
+/// the plan does not support the schedule, or if the program is incorrect.
 Forecast ForecastPlan(const Job& job, const Plan& plan, Script* script);
 
 /// The full report: tables of layers with their work and memory, tables of stages, cuts, grid,
 /// batch, the schedule with its picture, and the bubble.
 std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecast, bool color);
 
-/// Of PlanRecord(): counts up when a key goes or means something else.
+/// The version of PlanRecord(). It is increased when a key is removed or changes its meaning.
 inline constexpr int kPlanRecordVersion = 1;
 
 /// The report for programs, as a map. Its keys are stable:

@@ -121,7 +121,7 @@ TEST(PlanReportTest, TellsOfTheCopyThatASaveBesideTheTrainingTakes) {
   job.save.dir = "runs";
   EXPECT_THAT(report(), Not(HasSubstr("a copy"))) << "the last one has the training wait";
   job.save.every = 10;
-  const RankMemory first = Planned(job).forecast.step.memory.at(0);  // the larger one
+  const RankMemory first = Planned(job).forecast.step.memory.at(0);  // rank 0 has more memory
   EXPECT_THAT(report(), HasSubstr("a copy of weights and optimizer, up to " +
                                   ShowBytes(first.weights + first.optimizer) + " more on a rank"));
 }
@@ -141,7 +141,7 @@ TEST(PlanReportTest, ASaveHasNoCopiesInHalfPrecision) {
   EXPECT_EQ(told(DType::kBFloat16, true), told(DType::kFloat32, true));
 }
 
-// Programs rely on these keys.
+// Other programs rely on these keys.
 TEST(PlanRecordTest, IsTheGoldenOne) {
   const Planned planned(TinyJob());
   std::ifstream file("launcher/testdata/tiny_plan.json");

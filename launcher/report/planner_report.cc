@@ -1,4 +1,4 @@
-// Which flags belong to the planner, and its answers.
+// Checks which flags belong to the planner, and makes its answers.
 #include "launcher/report/planner_report.h"
 
 #include <algorithm>
@@ -37,9 +37,9 @@ search::Cluster ClusterFor(const Job& job, const Value& flags) {
   return search::MakeCluster(request);
 }
 
-/// The job for the planner's cluster: costs and links are the cluster's. It has the cluster's
-/// memory limit only if the limit decides about recomputation. Otherwise it has none, so that a
-/// plan that exceeds the memory is shown.
+/// The job for the planner's cluster: costs and links come from the cluster. The cluster's memory
+/// is used as a limit only if the limit decides about recomputation. Otherwise there is no limit,
+/// so that a plan that exceeds the memory is shown.
 Job PlacedOn(const search::Cluster& cluster, Job job) {
   const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
   job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;

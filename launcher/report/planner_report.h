@@ -14,9 +14,9 @@ namespace strata::launcher {
 /// The planner's flags: auto, simulate, the cluster's flags, straggler, slow_link.
 FieldTable PlannerFields();
 
-/// True when the flags (canonical) ask for the planner instead of the job's own plan. `given` are
-/// the job keys from the command line. Throws ConfigError for planner flags without --auto or
-/// --simulate, and for flags and keys that the planner does not take.
+/// True if the flags (canonical) ask for the planner instead of the job's own plan. `given` are the
+/// job keys from the command line. Throws ConfigError for planner flags without --auto or
+/// --simulate, and for flags and keys that the planner does not support.
 bool AsksPlanner(const Value& flags, const Value& given);
 
 /// The answer of --auto or --simulate as text, or as JSON with the flag json. `given` are the job

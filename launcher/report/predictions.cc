@@ -1,4 +1,5 @@
-// Arrays leave room for their header, which is written when their length is known.
+// Writes predictions. Arrays reserve space for their header, which is written when the number of
+// samples is known.
 #include "launcher/report/predictions.h"
 
 #include <algorithm>
@@ -47,7 +48,7 @@ std::string SafetensorsHeader(const TensorSpec& spec) {
   return bytes + text;
 }
 
-/// Of floating ones.
+/// The numbers of rows of a floating dtype.
 std::vector<double> NumbersOf(const OutputRows& rows) {
   std::vector<double> numbers(static_cast<size_t>(rows.spec.elements()));
   ConvertElements(rows.spec.dtype, rows.bytes.data(), DType::kFloat64, numbers.data(),
@@ -55,14 +56,14 @@ std::vector<double> NumbersOf(const OutputRows& rows) {
   return numbers;
 }
 
-/// Of others: not every integer is a double.
+/// The numbers of rows of another dtype, exactly; a double cannot hold every 64-bit integer.
 std::vector<int64_t> IntegersOf(const OutputRows& rows) {
   std::vector<int64_t> numbers(static_cast<size_t>(rows.spec.elements()));
   const auto item = static_cast<size_t>(DTypeSize(rows.spec.dtype));
   for (size_t i = 0; i < numbers.size(); ++i) {
     uint64_t bits = 0;
     std::memcpy(&bits, rows.bytes.data() + i * item, item);
-    const size_t shift = 64 - 8 * item;  // the sign's bit to the top, and back
+    const size_t shift = 64 - 8 * item;  // moves the sign bit to the top, and back
     const bool has_sign = rows.spec.dtype != DType::kUInt8 && rows.spec.dtype != DType::kBool;
     const auto number = static_cast<int64_t>(bits << shift);
     numbers[i] = has_sign ? number >> shift : static_cast<int64_t>(bits);
@@ -74,7 +75,7 @@ std::string NumberText(double number, DType dtype) {
   return Printf(dtype == DType::kFloat64 ? "%.17g" : "%.9g", number);
 }
 
-/// JSON has no numbers that are not finite: there they are texts.
+/// A number as text. JSON has no infinite numbers and no NaN, so those become strings there.
 std::string CellText(double number, DType dtype, bool is_csv) {
   const std::string text = NumberText(number, dtype);
   return is_csv || std::isfinite(number) ? text : Str('"', text, '"');
@@ -92,8 +93,9 @@ std::vector<std::string> TextsOf(const OutputRows& rows, bool is_csv) {
   return texts;
 }
 
-/// The place of the largest, and its probability: itself, or its share of the sum of exponentials;
-/// no number where there is no largest.
+/// The index of the largest number, and its probability: the number itself if the row has
+/// probabilities, else its softmax. The probability is NaN if the row has a NaN or its maximum is
+/// infinite.
 std::pair<size_t, double> LargestOf(std::span<const double> row, bool probabilities) {
   const auto largest = std::ranges::max_element(row);
   const auto place = static_cast<size_t>(largest - row.begin());
@@ -119,9 +121,9 @@ void CheckIsOneOf(const std::string& loss_of_labels) {
 class Predictions::Format {
  public:
   virtual ~Format() = default;
-  /// Rows as bytes; `first`: the number of the first of these samples.
+  /// The rows as bytes. `first`: the number of the first of these samples.
   virtual std::string Bytes(const Predicted& blocks, int64_t first) const = 0;
-  /// What the file begins with, once all rows are known; of kHeaderBytes, or nothing.
+  /// The head of the file, written when all rows are known: kHeaderBytes, or nothing.
   virtual std::string Head(const TensorSpec& all) const = 0;
 };
 
@@ -129,7 +131,7 @@ class Predictions::Array : public Predictions::Format {
  public:
   using Header = std::string (*)(const TensorSpec&);
   explicit Array(Header header) : header_(header) {}
-  /// Of all outputs behind each other.
+  /// The bytes of all outputs, one output after the other.
   std::string Bytes(const Predicted& blocks, int64_t) const override {
     std::string bytes;
     for (size_t k = 0; k < blocks[0].size(); ++k) {
@@ -169,7 +171,7 @@ class Predictions::Lines : public Predictions::Format {
   std::string Head(const TensorSpec&) const override { return ""; }
 
  private:
-  /// Of an output.
+  /// The rows of one output.
   template <class T>
   struct Rows {
     TensorSpec spec;
@@ -218,7 +220,7 @@ class Predictions::Lines : public Predictions::Format {
   std::string ClassText(std::span<const double> row) const {
     const auto [number, probability] = LargestOf(row, options_.probabilities);
     const std::string share = CellText(probability, DType::kFloat32, is_csv_);
-    Value name;  // none where no output is the largest
+    Value name;  // null if no output is the largest
     if (!std::isnan(probability)) {
       name = options_.names.empty() ? Value(static_cast<int64_t>(number))
                                     : Value(options_.names[number]);
@@ -251,7 +253,8 @@ Predictions::Predictions(const std::string& path, PredictionOptions options,
   if (options.classes && !is_text) throw ConfigError("classes are written as .csv or .jsonl only");
   if (options.classes) class_names_ = options.names.size();
   has_classes_ = options.classes;
-  // The number is of how parts are written, which versions may differ in.
+  // The number 3 is the version of the format of parts, which may change between versions of
+  // strata.
   const std::string how =
       Str(what, options.classes ? " 3 classes " : " 3 ", Join(options.names, ","));
   if (is_text) {
@@ -333,11 +336,13 @@ void Predictions::Finish() {
   file_->Finish(format_->Head(all));
 }
 
-/// Parts have rows of all outputs; the file has all rows of an output behind each other.
+/// Writes a file with several outputs. Parts contain the rows of all outputs; the file has all rows
+/// of an output together.
 void Predictions::FinishSeveral() {
   const std::string beside = PlaceBeside(path_);
   std::vector<TensorDeclaration> outputs;
-  std::map<std::string, std::pair<int64_t, int64_t>> places;  // in the bytes of a sample
+  // Maps the name of an output to its offset and length within a sample's bytes.
+  std::map<std::string, std::pair<int64_t, int64_t>> places;
   int64_t sample_bytes = 0;
   for (size_t k = 0; k < row_.size(); ++k) {
     std::vector<int64_t> shape = row_[k].shape;

@@ -1,4 +1,4 @@
-// Predictions: writes what a model gives for samples into a file, in their order.
+// Predictions: writes a model's outputs for samples into a file, in the order of the samples.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,27 @@
 
 namespace strata::launcher {
 
-/// What is written of each sample.
+/// Options for what is written for each sample.
 struct PredictionOptions {
-  /// The class with the largest output and its probability instead of all outputs; only as .csv and
-  /// .jsonl.
+  /// Writes the class with the largest output and its probability instead of all outputs; only for
+  /// .csv and .jsonl.
   bool classes = false;
-  std::vector<std::string> names = {};  ///< of the classes; empty = their numbers
-  /// The outputs are probabilities; else their softmax is.
+  std::vector<std::string> names = {};  ///< names of the classes; empty = numbers are written
+  /// True if the outputs are probabilities; otherwise the softmax is applied.
   bool probabilities = false;
-  /// The job's loss where each of several outputs is a label of its own: there are no classes then.
+  /// The job's loss, if each output is a separate label (multi-label); then classes are refused.
   std::string loss_of_labels = {};
-  /// The file that a sample, by its number, was read from: stands first in .csv and .jsonl. Null =
-  /// samples have none.
+  /// The file from which a sample was read, by its number: written first in .csv and .jsonl. Null =
+  /// samples have no files.
   std::function<std::string(int64_t sample)> file_of = {};
-  /// Outputs by number whose rows are filled up along their first dim, for .jsonl, which leaves out
-  /// what is behind the sample's own length.
+  /// The numbers of outputs whose rows are padded along their first dim. .jsonl leaves out what is
+  /// beyond the sample's own length.
   std::set<size_t> filled_up = {};
-  std::function<int64_t(int64_t sample)> length_of = {};  ///< where some are
+  /// Returns a sample's own length by its number; needed if filled_up is not empty.
+  std::function<int64_t(int64_t sample)> length_of = {};
 };
 
-/// The formats, by the file's end:
+/// The formats, by the file's extension:
 ///   .npy          the array of the output
 ///   .safetensors  the tensor "output"; of several outputs "output_0", "output_1", ...
 ///   .csv          sample,output_0,output_1,... or sample,class,probability
@@ -40,23 +41,24 @@ struct PredictionOptions {
 ///                 [...], "output_1": [...]}, or {"sample": 0, "class": ..., "probability": ...}
 class Predictions {
  public:
-  /// Throws ConfigError for a name without one of these ends, and options that do not fit it;
-  /// WorldError when something is at `path`.
-  /// `what` says of what these are predictions: those that another run left unfinished, of the
-  /// same, are gone on with (PartFile). Throws ConfigError for those of something else.
+  /// `what` identifies the predictions (model, data, flags). If another run left the same
+  /// predictions unfinished, they are continued (PartFile). Throws ConfigError for a name without
+  /// one of these extensions, for options that it does not support, and for an unfinished file of
+  /// other predictions; WorldError if something is at `path`.
   Predictions(const std::string& path, PredictionOptions options, const std::string& what = "");
   ~Predictions();
   Predictions(const Predictions&) = delete;
   Predictions& operator=(const Predictions&) = delete;
 
-  /// The next rows. Throws ConfigError where they have another shape or dtype than those before,
-  /// which .jsonl takes, or are of several outputs, which .csv and .npy do not take, or classes are
-  /// asked for and a row is no list of floating numbers, or there are not as many names.
+  /// Adds the next rows. Throws ConfigError if they have another shape or dtype than those before
+  /// (allowed in .jsonl), if there are several outputs (not supported by .csv and .npy), or if
+  /// classes are requested and a row is not a list of floating numbers or does not fit the number
+  /// of names.
   void Add(const Predicted& blocks);
-  /// The file has its name from here on. Throws WorldError.
+  /// Completes the file and gives it its name. Throws WorldError.
   void Finish();
   int64_t samples() const { return samples_; }
-  /// Calls of Add() that wrote these, in earlier runs too.
+  /// The number of calls of Add() that wrote these, including earlier runs.
   int64_t parts() const { return file_->parts(); }
 
  private:
@@ -71,7 +73,7 @@ class Predictions {
   const std::string path_;
   bool has_classes_ = false;
   size_t class_names_ = 0;
-  TensorSpecs row_;  // of the last sample, an output each; none before the first
+  TensorSpecs row_;  // of the last sample, one for each output; empty before the first
   int64_t samples_ = 0;
   std::unique_ptr<Format> format_;
   std::unique_ptr<PartFile> file_;

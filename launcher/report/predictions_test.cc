@@ -24,7 +24,7 @@ OutputRows Output(std::vector<int64_t> shape, DType dtype, const std::vector<T>&
           std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T))};
 }
 
-/// Of a last layer with one output.
+/// Rows of a model with one output.
 template <class T>
 Predicted Rows(std::vector<int64_t> shape, DType dtype, const std::vector<T>& values) {
   return Predicted{std::vector{Output(std::move(shape), dtype, values)}};
@@ -102,7 +102,7 @@ TEST_F(PredictionsTest, Arrays) {
   EXPECT_EQ(numpy[255], '\n');
 }
 
-/// Two outputs of three samples, whose second one has items of another size.
+/// Two outputs of three samples; the second output has another item size.
 TEST_F(PredictionsTest, SeveralOutputs) {
   const std::vector<OutputRows> first = {Output<uint8_t>({2, 3}, DType::kUInt8, {1, 2, 3, 4, 5, 6}),
                                          Output<float>({2}, DType::kFloat32, {0.5, -1})};
@@ -144,7 +144,8 @@ TEST_F(PredictionsTest, SeveralOutputs) {
       HasSubstr("classes need outputs (samples, classes)"));
 }
 
-/// Samples of 1, 2 and 3 places, of which two were filled up to one length, with two numbers each.
+/// Samples of lengths 1, 2 and 3, of which two were padded to one length, with two numbers per
+/// position.
 TEST_F(PredictionsTest, RowsOfSeveralLengths) {
   const std::vector<OutputRows> both = {
       Output<float>({2, 2, 2}, DType::kFloat32, {1, 2, 0, 0, 3, 4, 5, 6}),
@@ -227,7 +228,7 @@ TEST_F(PredictionsTest, OnlyWhatIsThereIsGoneOnWith) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path())) << "nothing counts, nothing stays";
 }
 
-/// What a machine that died may leave of the file's last writes.
+/// Bytes that a crashed machine may leave of the file's last writes.
 TEST_F(PredictionsTest, LinesThatAreNoneEndWhatCounts) {
   const std::string path = folder_.Inside("a.csv"), log = path + ".part.log";
   const auto parts = [&] { return Predictions(path, {}, "digits").parts(); };

@@ -40,7 +40,7 @@ constexpr Gauge kGauges[] = {
     {"strata_test_loss", "Loss of the newest evaluation.", "test_loss"},
     {"strata_test_accuracy", "Accuracy of the newest evaluation, 0 to 1.", "accuracy"},
 };
-/// Of numbers by name, which become labels.
+/// Families of numbers by name; the names become labels.
 constexpr Gauge kFamilies[] = {
     {"strata_loss_part", "Part of the loss, by name.", "parts"},
     {"strata_test_loss_part", "Part of the test loss, by name.", "test_parts"},
@@ -74,7 +74,7 @@ class PrometheusFile : public StepFile {
     throw ConfigError(Str("--prometheus=", path_, ": this is no regular file, and the numbers ",
                           "would replace it"));
   }
-  /// The last numbers may not be written yet. A full disk no longer matters then.
+  /// Writes the last numbers, which may not have been written yet. A full disk is ignored here.
   ~PrometheusFile() override {
     try {
       if (is_due_) Write();
@@ -85,7 +85,7 @@ class PrometheusFile : public StepFile {
   void OnBegin(const Begin& begin) override {
     steps_ = begin.from.done;
     ++runs_;
-    std::error_code error;  // what follows says why
+    std::error_code error;  // an error shows when the file is written
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
     Write();
   }
@@ -116,7 +116,7 @@ class PrometheusFile : public StepFile {
       if (!values) continue;
       text += Head(name, help);
       for (const auto& [label, value] : values->as_map()) {
-        if (value.is_list()) continue;  // a table of classes
+        if (value.is_list()) continue;  // a table of classes is left out
         text += Str(name, "{name=\"", Label(label), "\"} ", NumberText(NumberOf(value)), "\n");
       }
     }

@@ -1,4 +1,4 @@
-// A file of output for each rank.
+// Writes the output of each rank to a file.
 #include "launcher/report/rank_logs.h"
 
 #include <fcntl.h>
@@ -45,7 +45,8 @@ void RankLogs::OnMessage(int rank, const Value& message) {
   if (is_alone_ && !goes_on_) RemoveOthers();
 }
 
-/// Ranks of this training may have said nothing so far.
+/// Removes log files of earlier trainings. Files of this training's ranks stay, and its other ranks
+/// may still begin theirs.
 void RankLogs::RemoveOthers() const {
   if (folder_.empty()) return;
   std::set<std::string> own;
@@ -81,7 +82,8 @@ Fd RankLogs::Open(const std::string& path, bool clears) {
   while (true) {
     Fd file(::open(path.c_str(), flags, 0666));
     if (file.is_open()) return file;
-    // Some descriptors must be left for those who meet: of the files any may be opened again.
+    // Some descriptors must be left for connections. Files can be closed, because each can be
+    // opened again.
     if (errno != EMFILE || files_.empty()) ThrowErrno(Str("cannot write to ", path));
     files_.erase(files_.begin());
   }

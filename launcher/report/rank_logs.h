@@ -12,15 +12,15 @@ namespace strata::launcher {
 
 class RankLogs : public JobListener {
  public:
-  /// Passes everything on to `next`. Makes `folder` if needed; "" = no files. Throws WorldError
-  /// when that fails. `is_alone`: no other launcher writes there for ranks of the same job.
+  /// Passes everything on to `next`. Makes `folder` if needed; "" = no files. Throws WorldError if
+  /// that fails. `is_alone`: no other launcher writes log files for the same job there.
   RankLogs(JobListener& next, std::string folder, bool is_alone = true);
 
-  /// Where a training starts that goes on with no other (JobMessage()), the files of an earlier
-  /// one's ranks go.
+  /// When a training starts that does not continue another one (JobMessage()), removes the log
+  /// files of an earlier training's ranks.
   void OnMessage(int rank, const Value& message) override;
-  /// Appends the line to FOLDER/rank_N.log, which begins anew likewise. Lines of both streams are
-  /// in the order in which they come. Throws WorldError when the file cannot be written.
+  /// Appends the line to FOLDER/rank_N.log, which is emptied at first for such a training. Lines of
+  /// both streams are in the order of arrival. Throws WorldError if the file cannot be written.
   void OnOutput(int rank, bool is_error, std::string_view line) override;
   void StopFiles() override;
 
@@ -32,8 +32,8 @@ class RankLogs : public JobListener {
   std::string folder_;
   const bool is_alone_;
   bool goes_on_ = false, has_started_ = false;
-  std::set<int> begun_;      // ranks that have a file of this job
-  std::map<int, Fd> files_;  // those that are open: not all, where the limit of descriptors is low
+  std::set<int> begun_;      // ranks that already have a file of this job
+  std::map<int, Fd> files_;  // open files; not all, if the limit of descriptors is low
 };
 
 }  // namespace strata::launcher

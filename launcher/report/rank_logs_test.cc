@@ -1,4 +1,4 @@
-// Tests of the files of rank output.
+// Tests of the files with the output of ranks.
 #include "launcher/report/rank_logs.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ TEST(RankLogsTest, RanksThatSayNothingLeaveNoFileOfAnotherTraining) {
     logs.OnOutput(0, false, "a");
     logs.OnMessage(0, StartMessage(9, {}));
     logs.OnOutput(2, false, "b");
-    logs.OnMessage(0, StartMessage(9, {}));  // it was started again
+    logs.OnMessage(0, StartMessage(9, {}));  // the job was started again
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       names.insert(entry.path().filename().string());

@@ -1,4 +1,4 @@
-// Which files there are, and what of a training's messages they get.
+// The kinds of files, and which of a training's messages they receive.
 #include "launcher/report/step_files.h"
 
 #include <utility>

@@ -1,5 +1,6 @@
-// StepFiles: files of a training's numbers that other programs read, beside --log: a table (--csv),
-// what node_exporter hands to Prometheus (--prometheus), and TensorBoard's events (--tensorboard).
+// StepFiles: files of a training's numbers for other programs, besides --log: a table (--csv),
+// numbers for Prometheus through node_exporter (--prometheus), and TensorBoard's events
+// (--tensorboard).
 #pragma once
 
 #include <cstdint>
@@ -14,37 +15,37 @@
 
 namespace strata::launcher {
 
-/// One such file. Records are those of records.h, of steps and of evaluations. All functions throw
-/// WorldError with the file's name when it cannot be written.
+/// One such file. It receives the records of steps and evaluations (records.h). All functions throw
+/// WorldError with the file's name if it cannot be written.
 class StepFile {
  public:
   virtual ~StepFile() = default;
-  /// How a run of the training begins.
+  /// The start of a run of the training.
   struct Begin {
-    bool goes_on = false;  ///< with another training's files
-    GoesOn from = {};      ///< without a step for one that begins
+    bool goes_on = false;  ///< it continues another training's files
+    GoesOn from = {};      ///< for a new training, step 0
   };
-  /// Before the first record, and again when the job is started again. Records that come again are
-  /// taken out.
+  /// Called before the first record, and again when the job is restarted. Removes records that will
+  /// be written again.
   virtual void OnBegin(const Begin& begin) = 0;
   virtual void Add(const Value& record) = 0;
-  /// Texts that the model wrote: SamplesRecord().
+  /// Adds texts that the model wrote: a SamplesRecord().
   virtual void AddTexts(const Value&) {}
-  /// Of gradients: one of HistogramsRecords().
+  /// Adds histograms of gradients: one of HistogramsRecords().
   virtual void AddHistograms(const Value&) {}
 };
 
-/// A line with the same columns for each record (RFC 4180). Behind a step's columns are those of an
-/// evaluation, then "more": what else the record has, as JSON.
+/// A CSV file (RFC 4180) with the same columns in each line: those of a step, those of an
+/// evaluation, and "more", which holds all other entries of the record as JSON.
 std::unique_ptr<StepFile> MakeCsvFile(const std::string& path);
-/// The newest numbers in Prometheus's text format, replaced as a whole at most once a second.
+/// The newest numbers in Prometheus's text format. The file is replaced as a whole, at most once a
+/// second.
 std::unique_ptr<StepFile> MakePrometheusFile(const std::string& path);
-/// A file "events.out.tfevents.TIME.HOST.PID.N" in the folder for each run, with scalars, texts
-/// and histograms.
-/// A run that goes on tells readers to forget the steps that come again.
+/// A file "events.out.tfevents.TIME.HOST.PID.N" in the folder for each run, with scalars, texts and
+/// histograms. A run that continues tells readers to discard the steps that will be repeated.
 std::unique_ptr<StepFile> MakeTensorboardFile(const std::string& folder);
 
-/// --csv, --prometheus and --tensorboard.
+/// The flags --csv, --prometheus and --tensorboard.
 FieldTable StepFileFields();
 
 class StepFiles : public JobListener {

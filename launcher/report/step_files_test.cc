@@ -1,5 +1,4 @@
-// What other programs find in the files of a training's numbers. tests/step_files.py reads them as
-// those programs do.
+// Tests of the contents of these files. tests/step_files.py reads them as other programs do.
 #include "launcher/report/step_files.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +45,7 @@ class StepFilesTest : public testing::Test {
     std::filesystem::create_directories(folder_);
   }
 
-  /// A run of a training with these flags: `steps` steps and an evaluation behind them.
+  /// Runs a training with these flags: `steps` steps followed by an evaluation.
   void Run(const Value& flags, int64_t steps, StartReport start = {}) {
     NoListener nobody;
     StepFiles files(nobody, flags);
@@ -144,7 +143,7 @@ TEST_F(StepFilesTest, PrometheusTakesNumbersThatAreNone) {
               AllOf(HasSubstr("\nstrata_loss NaN\n"), HasSubstr("\nstrata_gradient_norm +Inf\n")));
 }
 
-/// The messages of a file of records, whose lengths fit.
+/// Splits a file of records into its messages.
 std::vector<std::string> Messages(const std::string& bytes) {
   std::vector<std::string> messages;
   for (size_t at = 0; at + 12 <= bytes.size();) {

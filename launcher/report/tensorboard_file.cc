@@ -9,8 +9,8 @@
 //   TensorProto      1 dtype (7: texts)  2 its shape: 2 a dim: 1 size  8 text, repeated
 //   SummaryMetadata  1 plugin: 1 its name
 //
-// tensorflow/core/lib/io/record_writer.cc, tensorboard/compat/proto/event.proto, summary.proto,
-// histogram.proto, tensor.proto.
+// Sources: tensorflow/core/lib/io/record_writer.cc, tensorboard/compat/proto/event.proto,
+// summary.proto, histogram.proto, tensor.proto.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -64,7 +64,7 @@ std::string Varint(uint64_t number) {
   return bytes + static_cast<char>(number);
 }
 
-// Fields of a message, by protobuf's wire types.
+// Encodes the fields of a message, by protobuf's wire types.
 std::string Key(int field, int type) { return Varint(static_cast<uint64_t>(field << 3 | type)); }
 std::string Number(int field, int64_t value) {
   return Key(field, 0) + Varint(static_cast<uint64_t>(value));
@@ -114,7 +114,7 @@ class TensorboardFile : public StepFile {
   void OnBegin(const Begin& begin) override {
     Open();
     Write(Bytes(3, "brain.Event:2"));
-    // SessionLog.START: readers forget the steps from this one on.
+    // SessionLog.START: readers discard earlier values of steps from this one on.
     Write(Number(2, begin.from.done) + Bytes(7, Number(1, 1)));
   }
 
@@ -137,7 +137,7 @@ class TensorboardFile : public StepFile {
     Write(Number(2, record["step"].as_int()) + Bytes(5, summary));
   }
 
-  /// "samples/1" is the first prompt's text.
+  /// Adds texts; "samples/1" is the first prompt's.
   void AddTexts(const Value& record) override {
     const std::string plugin = Bytes(9, Bytes(1, Bytes(1, "text")));
     const std::string head = Number(1, kTexts) + Bytes(2, Bytes(2, Number(1, 1)));
@@ -150,7 +150,7 @@ class TensorboardFile : public StepFile {
     Write(Number(2, record["step"].as_int()) + Bytes(5, summary));
   }
 
-  /// "gradients/0.weight" is that parameter's.
+  /// Adds histograms; "gradients/0.weight" is that of the parameter 0.weight.
   void AddHistograms(const Value& record) override {
     std::string summary;
     for (const auto& [name, histogram] : record["histograms"].as_map()) {
@@ -173,7 +173,7 @@ class TensorboardFile : public StepFile {
         .count();
   }
 
-  /// Each run has a file of its own; readers take them in the order of their names.
+  /// Opens a new file for this run; readers sort a folder's files by name.
   void Open() {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);

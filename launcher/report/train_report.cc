@@ -1,4 +1,4 @@
-// What a terminal shows of a training, message by message.
+// Shows a training on a terminal, message by message.
 #include "launcher/report/train_report.h"
 
 #include <algorithm>
@@ -179,7 +179,8 @@ void TrainReport::OnHeader(const Value& message) {
   takes_weights_ |= message["takes_weights"].as_bool();
   log_.reset();
   const std::string& log = message["log"].as_string();
-  // What it holds stays until the ranks have found nothing wrong: a refused training has no log.
+  // The old content stays until the ranks have found no error, so that a refused training does not
+  // empty it.
   if (!log.empty()) log_.emplace("the log", log, /*goes_on=*/true);
   goes_on_ = message["goes_on"].as_bool();
 }
@@ -206,7 +207,7 @@ void TrainReport::OnStart(const Value& message) {
   }
   for (const Value& note : message["notes"].as_list()) terminal_.Line(note.as_string());
   if (kept < 0 || kept >= first_ - 1) return;
-  // Its launcher was killed before it had heard of them.
+  // The previous launcher was killed before it received the records of these steps.
   terminal_.Line(kept == first_ - 2 ? Str("the log lacks step ", kept + 1)
                                     : Str("the log lacks steps ", kept + 1, " to ", first_ - 1));
 }
@@ -262,7 +263,7 @@ void TrainReport::OnEval(const Value& record, bool is_last) {
   if (metrics && metrics->Has("confusion")) PrintConfusion((*metrics)["confusion"]);
 }
 
-/// Each text with its lines below each other, so that it stands out from what trains.
+/// Shows each text with its lines aligned below each other, so that it stands out.
 void TrainReport::OnSamples(const Value& record, const std::string& note) {
   Log(record);
   terminal_.ClearStatus();
@@ -277,10 +278,10 @@ void TrainReport::OnSamples(const Value& record, const std::string& note) {
   }
 }
 
-/// A row for each true class, a column for each that was taken.
+/// Prints a row for each true class, with a column for each predicted class.
 void TrainReport::PrintConfusion(const Value& rows) {
   constexpr size_t kMostClasses = 20;
-  if (rows.as_list().size() > kMostClasses) return;  // the log has it
+  if (rows.as_list().size() > kMostClasses) return;  // the log has the full table
   terminal_.Line("confusion (rows: true classes)");
   for (const Value& row : rows.as_list()) {
     std::string line;
@@ -292,7 +293,7 @@ void TrainReport::PrintConfusion(const Value& rows) {
   }
 }
 
-/// "2,926 samples/s", of the steps since the last line.
+/// The speed since the last line, such as "2,926 samples/s".
 std::string TrainReport::SpeedText() const {
   const auto per_second = [this](double x) { return line_seconds_ > 0 ? x / line_seconds_ : 0.0; };
   const bool has_tokens = tokens_per_sample_ > 0;
@@ -329,7 +330,7 @@ std::vector<TrainReport::Item> TrainReport::ItemsOf(const Value& record) const {
     items.push_back({1, Str("scale ", NumberOf(record["loss_scale"]))});
   }
   if (record.Has("skipped")) items.push_back({7, Str("skipped ", record["skipped"].as_int())});
-  // The bar of a terminal shows the time that is left.
+  // A terminal shows the remaining time in its progress bar instead.
   if (done_ < steps_ && !terminal_.interactive()) {
     items.push_back({8, FormatSeconds(SecondsLeft()) + " left"});
   }
@@ -382,7 +383,7 @@ void TrainReport::ShowProgress(const Value& record) {
   const std::string text =
       Str(Printf("%.0f%%", 100 * share), "  ", StepOfAll(done_), "  loss ",
           FormatLoss(NumberOf(record["loss"])), "  ", FormatSeconds(SecondsLeft()), " left");
-  // What is said fits before what is drawn.
+  // The text takes precedence over the bar.
   const int columns = std::min(kBarColumns, terminal_.width() - 2 - static_cast<int>(text.size()));
   constexpr int kLeastColumns = 6;
   terminal_.Status(columns < kLeastColumns

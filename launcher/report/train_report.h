@@ -1,6 +1,6 @@
 // TrainReport: the output of `strata train`: a header, lines for some steps, a progress bar on a
 // terminal, evaluations, and the ranks' own output. It also writes the log of all steps. One object
-// hears all runs of a job that is started again (restarts.h).
+// receives the messages of all runs of a restarted job (restarts.h).
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace strata::launcher {
 
-// The messages of a training, in the order in which they come. Others than TrainReport hear these:
+// The types of the messages that listeners other than TrainReport also read, in their order:
 inline constexpr const char* kJobMessage = "job";                ///< its goes_on
 inline constexpr const char* kHeaderMessage = "header";          ///< its goes_on
 inline constexpr const char* kStartMessage = "start";            ///< PlaceOf() it
@@ -27,48 +27,49 @@ inline constexpr const char* kEvalMessage = "eval";              ///< its record
 inline constexpr const char* kSamplesMessage = "samples";        ///< its record, a note
 inline constexpr const char* kHistogramsMessage = "histograms";  ///< its record
 
-/// The version of what a line of the log holds (docs/commands.md, "The log"), its entry "version".
-/// It rises when an entry means something else or goes; a new entry leaves it.
+/// The version of the log's lines, their entry "version" (docs/commands.md, "The log"). It is
+/// increased when an entry is removed or changes its meaning; new entries do not change it.
 inline constexpr int kLogVersion = 1;
 
-/// What the starter knows of the job.
+/// What the starter reports about the job.
 struct JobFacts {
-  std::string log = {};           ///< job.log
-  bool goes_on = false;           ///< the training goes on with another, and so do its files
-  std::string save_dir = {};      ///< job.save.dir
-  std::string folder = {};        ///< for what is kept of the job: that of saves, else of the log
-  bool takes_weights = false;     ///< it begins with weights from elsewhere
-  int64_t tokens_per_sample = 0;  ///< 0: a sample is no row of tokens
-  double sample_flops = 0;        ///< operations that a sample's training takes
-  double peak_flops = 0;  ///< of all ranks in a second at the pace of the fastest layer; 0: unknown
+  std::string log = {};       ///< job.log
+  bool goes_on = false;       ///< the training and its files continue another's
+  std::string save_dir = {};  ///< job.save.dir
+  std::string folder = {};  ///< for files about the job: the folder of saves, else that of the log
+  bool takes_weights = false;     ///< it starts from given weights
+  int64_t tokens_per_sample = 0;  ///< 0: samples are not rows of tokens
+  double sample_flops = 0;        ///< floating-point operations to train on one sample
+  /// Operations per second of all ranks at the fastest layer's pace; 0 = unknown.
+  double peak_flops = 0;
 };
-/// From each machine's starter: whether the training goes on with another, and so do its files.
+/// Sent by each machine's starter. `goes_on`: the training and its files continue another's.
 Value JobMessage(bool goes_on);
-/// From rank 0's starter.
+/// Sent by rank 0's starter.
 Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts = {});
-/// From rank 0: the number of steps and how the training starts. Then come messages for each step
-/// (StepRecord()), each save, each evaluation (its beginning, and its EvalRecord()), and texts that
-/// were written (their beginning, and their SamplesRecord()).
+/// Sent by rank 0: the number of steps and how the training starts. It is followed by messages for
+/// each step (StepRecord()), each save, each evaluation (when it begins, and its EvalRecord()), and
+/// texts that the model writes (when it begins, and their SamplesRecord()).
 Value StartMessage(int64_t steps, const StartReport& start);
-/// Where the training of a StartMessage() goes on.
+/// The point at which the training of a StartMessage() continues.
 GoesOn PlaceOf(const Value& start_message);
 Value SaveMessage(const SaveReport& report);
 Value StepMessage(const Value& record);
 Value EvalStartMessage();
 Value EvalMessage(const Value& record, bool is_last);
 Value SamplesStartMessage();
-/// `note`: why the whole texts ran for every token; "" = they did not.
+/// `note`: the reason why the whole text is computed again for every token; "" = it is not.
 Value SamplesMessage(const Value& record, const std::string& note);
-/// Behind a step's message, one of its HistogramsRecords().
+/// One of a step's HistogramsRecords(); sent after the step's message.
 Value HistogramsMessage(const Value& record);
-/// Lines that are shown as they are.
+/// Lines that are shown unchanged.
 Value TextMessage(const std::string& text);
 
 /// "test loss 0.4712  accuracy 0.864" of an EvalRecord().
 std::string FormatTest(const Value& record);
 
-/// How many steps one line stands for, so that `steps` steps make about fifty lines: 1, 2, 5, 10,
-/// 20, 50, ...
+/// The number of steps between two lines, so that `steps` steps give about fifty lines: 1, 2, 5,
+/// 10, 20, 50, ...
 int64_t LinesEvery(int64_t steps);
 
 class TrainReport : public JobListener {
@@ -82,15 +83,15 @@ class TrainReport : public JobListener {
   /// Sets the host of each rank, for a job over several hosts.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
-  /// For who starts the job again: the most steps of the training that were done so far, what was
-  /// saved since the first run's header, and whether the job began with weights.
+  /// For restarts: the most steps of the training that were done so far, what was saved since the
+  /// first run's header, and whether the job started from given weights.
   int64_t furthest() const { return furthest_; }
   const NewSaves& saves() const { return saves_; }
   bool takes_weights() const { return takes_weights_; }
-  /// For what is kept of the job; "" = it has none.
+  /// The folder for files about the job; "" = there is none.
   const std::string& folder() const { return folder_; }
 
-  /// Throws WorldError when the log cannot be written.
+  /// Throws WorldError if the log cannot be written.
   void OnMessage(int rank, const Value& message) override;
   void OnOutput(int rank, bool is_error, std::string_view line) override;
   void StopFiles() override { log_.reset(); }
@@ -103,7 +104,8 @@ class TrainReport : public JobListener {
   void OnEval(const Value& record, bool is_last);
   void OnSamples(const Value& record, const std::string& note);
   void PrintStep(const Value& record);
-  /// What a line may show, with its weight: where the terminal is narrow the lightest go first.
+  /// An item of a line, with its weight: if the terminal is narrow, the lightest items are left
+  /// out.
   struct Item {
     int weight;
     std::string text;
@@ -127,22 +129,22 @@ class TrainReport : public JobListener {
   int64_t steps_ = 0;
   int64_t first_ = 0;  // steps done before this training
   int64_t done_ = 0;
-  double tokens_per_sample_ = 0;  // 0: samples are counted
+  double tokens_per_sample_ = 0;  // 0: speed is shown in samples
   double sample_flops_ = 0, peak_flops_ = 0;
   int64_t furthest_ = 0;
-  bool has_noted_ = false;  // why samples take longer
+  bool has_noted_ = false;  // the note of SamplesMessage() was shown
   bool has_begun_ = false, takes_weights_ = false;
   NewSaves saves_;
   std::string folder_;
   std::optional<LineLog> log_;
-  bool goes_on_ = false;  // with another training's log
+  bool goes_on_ = false;  // the log continues another training's
 
-  double seconds_ = 0;  // the time of all steps
-  // Since the last line:
+  double seconds_ = 0;  // of all steps
+  // Sums since the last line:
   double line_seconds_ = 0;
   double line_data_seconds_ = 0;
-  double line_idle_seconds_ = 0;      // of the mean rank, as far as it is measured
-  std::vector<double> step_seconds_;  // the time of each step so far
+  double line_idle_seconds_ = 0;      // mean over the ranks, as far as measured
+  std::vector<double> step_seconds_;  // of each step so far
   int64_t line_samples_ = 0;
   int64_t line_peak_memory_ = 0;
   std::chrono::steady_clock::time_point last_progress_ = {};

@@ -381,7 +381,7 @@ TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
   training.TakeAll(3);
   training.Eval(3, false);
   const std::vector<std::string> lines = Split(Read(), '\n');
-  ASSERT_EQ(lines.size(), 5u);  // the last piece is empty, behind the last newline
+  ASSERT_EQ(lines.size(), 5u);  // the last element is empty, after the last newline
   EXPECT_EQ(Value::FromJson(lines[0])["step"], Value(0));
   EXPECT_EQ(Value::FromJson(lines[2])["step"], Value(2));
   EXPECT_EQ(Value::FromJson(lines[3])["accuracy"], Value(0.9777));
@@ -397,7 +397,7 @@ TEST_F(LogTest, StaysWhereTheTrainingIsRefused) {
   EXPECT_EQ(Read(), "");
 }
 
-/// A training with a log, which goes on after so many steps.
+/// Starts a training with a log that continues another one as `start` says.
 void GoOn(TrainReport& report, const std::string& log, StartReport start) {
   report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.log = log, .goes_on = true}));
   report.OnMessage(0, StartMessage(9, start));
@@ -521,7 +521,7 @@ TEST(LinesEveryTest, IsARoundNumber) {
   EXPECT_EQ(LinesEvery(1'000'000), 20'000);
 }
 
-// Messages from another machine arrive as JSON. The report shows the same for them.
+// Messages from another machine arrive as JSON; the report must show the same for them.
 TEST(TrainReportTest, MessagesSurviveTheWay) {
   const double kNan = std::numeric_limits<double>::quiet_NaN();
   StepResult with_losses = Step(1, kNan);

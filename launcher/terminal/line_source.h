@@ -49,13 +49,13 @@ struct Candidates {
 };
 using Completer = std::function<Candidates(std::string_view line)>;
 
-/// Lines from a terminal, edited with libedit. It has a history, Tab completes, and the user's
-/// ~/.editrc is read. SIGINT must have a handler that makes `wake` readable. So a Ctrl-C that comes
-/// right after the prompt is not missed.
+/// Lines from a terminal, edited with libedit: with a history, Tab completion, and the user's
+/// ~/.editrc. SIGINT must have a handler that makes `wake` readable, so that a Ctrl-C right after
+/// the prompt is not missed.
 class EditedLines : public LineSource {
  public:
-  /// `history_path` is the history's file; "" = none. Its folder is made if needed. A history that
-  /// cannot be written is no error. `wake` is an eventfd; when it is readable, Read() returns
+  /// `history_path` is the history's file; "" = none. Its folder is made if needed. Errors while
+  /// writing the history are ignored. `wake` is an eventfd; when it is readable, Read() returns
   /// kInterrupted. -1 = none.
   EditedLines(std::string history_path, Completer completer, int wake = -1, FILE* in = stdin,
               FILE* out = stdout);

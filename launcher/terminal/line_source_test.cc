@@ -83,7 +83,7 @@ TEST_F(EditedLinesTest, ReadsAndEdits) {
 
 TEST_F(EditedLinesTest, AnInterruptForgetsTheLine) {
   Start();
-  Wake();  // comes before the prompt, so it does not interrupt the line
+  Wake();  // arrives before the prompt, so it does not interrupt the line
   std::future<Line> line = std::async(std::launch::async, [&] { return lines_->Read("> "); });
   pty_.ReadUntil("> ");
   pty_.Type("pri");

@@ -1,4 +1,4 @@
-// A bar of # or of box-drawing characters.
+// Draws a bar of # or of box-drawing characters.
 #include "launcher/terminal/progress_bar.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ std::string Repeat(const char* piece, int times) {
 
 std::string ProgressBar(double share, int columns, bool unicode) {
   const int cells = unicode ? columns : columns - 2;
-  // Without steps the share is 0 / 0, not-a-number. It is shown as done.
+  // Without steps the share is 0 / 0, which is NaN. It is shown as complete.
   const double shown = std::isnan(share) ? 1 : std::clamp(share, 0.0, 1.0);
   const int full = static_cast<int>(shown * cells);
   if (unicode) return Repeat("━", full) + Repeat("─", cells - full);

@@ -1,4 +1,4 @@
-// Terminal: the launcher's output for people. On a terminal the last line may be a status that is
+// Terminal: the launcher's output for the user. On a terminal the last line may be a status that is
 // replaced in place. A file or a pipe gets only whole lines, without control characters.
 #pragma once
 
@@ -9,29 +9,29 @@
 
 namespace strata::launcher {
 
-/// The number of a terminal's columns; 80 when it is unknown.
+/// The number of a terminal's columns; 80 if it is unknown.
 int ColumnsOf(int fd);
 
 class Terminal {
  public:
-  /// Standard output and standard error, or others in a test.
+  /// Writes to standard output and standard error; tests give other descriptors.
   explicit Terminal(int out = 1, int err = 2);
   ~Terminal() { ClearStatus(); }
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  /// True when standard output is a terminal that can move its cursor.
+  /// True if standard output is a terminal that can move its cursor.
   bool interactive() const { return interactive_; }
-  /// True when it is interactive() and nobody asked for no colors: no-color.org.
+  /// True if interactive() and colors are not switched off ($NO_COLOR, no-color.org).
   bool colors() const;
-  /// True when it shows characters beyond ASCII, according to the locale's variables.
+  /// True if the locale's variables say that characters beyond ASCII can be shown.
   bool unicode() const { return unicode_; }
   int width() const { return ColumnsOf(out_); }
 
   /// Writes one or several lines, which stay, to standard output or to standard error. Throws
-  /// WorldError when that fails.
+  /// WorldError if that fails.
   void Line(std::string_view text, bool is_error = false);
-  /// Writes text that goes on on the same line. REQUIRES: no status is shown.
+  /// Writes text without ending the line. REQUIRES: no status is shown.
   void Text(std::string_view text) { Write(out_, text); }
   /// Line() to standard error.
   void ErrorLine(std::string_view text) { Line(text, /*is_error=*/true); }
@@ -39,7 +39,7 @@ class Terminal {
   /// unless interactive().
   void Status(std::string_view text);
   void ClearStatus();
-  /// What waits to be written, for a supervisor that must not wait.
+  /// The queue of the output, for a supervisor, which must not block.
   OutputQueue& output() { return output_; }
 
  private:
@@ -50,10 +50,10 @@ class Terminal {
   int err_;
   bool interactive_;
   bool unicode_;
-  std::string status_;  // the status that is shown
+  std::string status_;  // the status that is shown now
 };
 
-/// The beginning of `text` that has at most `columns` characters (UTF-8).
+/// The longest beginning of `text` with at most `columns` characters (UTF-8).
 std::string_view Cut(std::string_view text, int columns);
 
 }  // namespace strata::launcher

@@ -23,14 +23,14 @@ constexpr double kGiga = 1e9, kTera = 1e12, kGibi = 1024.0 * 1024 * 1024;
 
 struct NamedLink {
   std::string_view name;
-  double bandwidth;  ///< of the data sheet, bytes per second in one direction
-  double latency;    ///< of a small message between two ranks, seconds
+  double bandwidth;  ///< of the data sheet: bytes per second and direction
+  double latency;    ///< seconds of a small message between two ranks
 };
 
-// Bandwidths: NVIDIA's data sheets of V100, A100, H100 and B200 (NVLink's sum of both directions,
-// halved), PCI-SIG's rates for 16 lanes, InfiniBand Trade Association's and IEEE 802.3's rates per
-// port. Latencies: what NCCL's and Gloo's own messages of a few bytes take, to one digit; the wire
-// itself has 1 to 2 us.
+// Sources of the bandwidths: NVIDIA's data sheets of V100, A100, H100 and B200 (the sum of both
+// directions of NVLink, halved), PCI-SIG's rates for 16 lanes, and the rates per port of the
+// InfiniBand Trade Association and IEEE 802.3. The latencies are those of messages of a few bytes
+// over NCCL and Gloo, to one digit; the wire alone takes 1 to 2 us.
 constexpr std::array kLinks = {
     NamedLink{"nvlink2", 150 * kGiga, 8e-6},  NamedLink{"nvlink3", 300 * kGiga, 8e-6},
     NamedLink{"nvlink4", 450 * kGiga, 8e-6},  NamedLink{"nvlink5", 900 * kGiga, 8e-6},
@@ -42,8 +42,8 @@ constexpr std::array kLinks = {
     NamedLink{"loopback", 3 * kGiga, 30e-6},
 };
 
-// What large messages reach of a link's rate: 80 % is usual in nccl-tests (busbw of sendrecv and
-// all_reduce against the data sheet).
+// The share of a link's rate that large messages reach. 80 % is usual in nccl-tests (busbw of
+// sendrecv and all_reduce against the data sheet).
 constexpr double kLinkEfficiency = 0.8;
 
 const NamedLink* FindLink(std::string_view name) {
@@ -59,7 +59,7 @@ LinkRates LinkNamed(std::string_view name) {
 
 constexpr double kLatencyUnlessSaid = 10e-6;
 
-/// "25GB/s", "25GB/s:5us", a name.
+/// Parses "25GB/s", "25GB/s:5us" or the name of a link.
 LinkRates ParseLink(const std::string& text, const std::string& what) {
   if (FindLink(text) != nullptr) return LinkNamed(text);
   const bool is_rate =
@@ -96,17 +96,17 @@ LinkRates LinkOfValue(const Value& value, const std::string& what) {
 
 // ---- Devices
 
-// What large products reach of a data sheet's rate: 52 % of an A100's, everything else included
-// (Narayanan et al., arXiv:2104.04473), so a little more without it.
+// The share of a data sheet's rate that large products reach. Whole trainings reach 52 % on A100s
+// (Narayanan et al., arXiv:2104.04473), so the products alone reach a little more.
 constexpr double kEfficiency = 0.55;
-// A kernel's start and end, one layer having a few of them.
+// Seconds for the launch of the few kernels of a layer.
 constexpr double kLaunch = 10e-6;
-// The context of CUDA, the code of LibTorch's kernels and NCCL's buffers; what nvidia-smi shows of
-// an idle rank of a job is 0.5 to 1.5 GB.
+// Bytes for the CUDA context, the code of LibTorch's kernels and NCCL's buffers; nvidia-smi shows
+// 0.5 to 1.5 GB for an idle rank of a job.
 constexpr double kReserve = 1.25 * kGibi;
 
-/// Rates of NVIDIA's data sheets, dense, without the tensor cores' float32 (TF32), which PyTorch
-/// does not use unless it is told to.
+/// A GPU with the dense rates of NVIDIA's data sheets. TF32, the tensor cores' float32, is not
+/// used, because PyTorch does not use it by default.
 Device Gpu(std::string name, double memory, double memory_bandwidth, double float32, double half,
            double bfloat16) {
   return {.name = std::move(name),
@@ -119,8 +119,8 @@ Device Gpu(std::string name, double memory, double memory_bandwidth, double floa
           .launch = kLaunch};
 }
 
-/// A core of this machine. Its clock and its vectors say how much it computes; two fused
-/// multiply-adds per cycle are what server cores have.
+/// A core of this machine. Its rate is estimated from its clock and its vector width, with two
+/// fused multiply-adds per cycle as usual for server cores.
 Device CpuCore(int cores) {
   std::ifstream info("/proc/cpuinfo");
   double clock = 2.5e9, width = 4;  // SSE
@@ -133,7 +133,7 @@ Device CpuCore(int cores) {
     if (line.find(" avx512f ") != std::string::npos) width = 16;
     break;
   }
-  const double flops = clock * width * 4;  // two units, a multiply-add is two
+  const double flops = clock * width * 4;  // two units; a multiply-add counts as two operations
   return {.name = "core of this machine",
           .memory = static_cast<double>(ReadMachineMemory().total) / cores,
           .memory_bandwidth = 10 * kGiga,
@@ -152,10 +152,10 @@ struct Ready {
   std::string_view between;
 };
 
-// Memory in GiB, its bandwidth in GB/s, rates in TFLOP/s: NVIDIA's data sheets (V100 SXM2, A100
-// SXM4, H100 and H200 SXM5, B200 in HGX, L4, L40S, T4, RTX 4090). Machines: DGX-1V (4 EDR ports for
-// 8 GPUs, so half of one each), DGX A100 and H100 (a port for each GPU), clouds' L4 and T4 machines
-// (100 and 50 Gbit/s), a desktop of two RTX 4090.
+// Memory in GiB, its bandwidth in GB/s, rates in TFLOP/s, from NVIDIA's data sheets (V100 SXM2,
+// A100 SXM4, H100 and H200 SXM5, B200 in HGX, L4, L40S, T4, RTX 4090). The machines are DGX-1V (4
+// EDR ports for 8 GPUs, that is half a port each), DGX A100 and H100 (a port for each GPU), cloud
+// machines with L4 and T4 (100 and 50 Gbit/s), and a desktop with two RTX 4090.
 const std::array kReady = {
     Ready{"8xH100", 8, [] { return Gpu("H100 80GB", 80, 3350, 67, 989, 989); }, "nvlink4", "ndr"},
     Ready{"8xH200", 8, [] { return Gpu("H200 141GB", 131, 4800, 67, 989, 989); }, "nvlink4", "ndr"},
@@ -283,7 +283,7 @@ Cluster BaseOf(const Value& cluster) {
                         ") or a table of keys, got ", cluster.Describe()));
 }
 
-/// As many nodes as so many devices are, or a part of one.
+/// Sets the number of nodes for `gpus` devices, or takes a part of one node.
 void SetDevices(int gpus, Cluster& cluster) {
   if (gpus <= cluster.devices_per_node) {
     cluster.nodes = 1;
@@ -309,7 +309,8 @@ void SetLinks(const std::string& text, Cluster& cluster) {
   last = ParseLink(std::string(Trim(links.back())), "link");
 }
 
-/// The devices as nodes of equal size, where the ranks lie so on their machines; else all on one.
+/// Groups the devices into nodes of equal size if the ranks are placed so on their machines; else
+/// all devices are one node.
 void SetNodes(const LinkTable& links, Cluster& cluster) {
   std::vector<int> sizes;
   for (size_t r = 0; r < links.hosts().size(); ++r) {
@@ -336,7 +337,7 @@ void SetMeasured(const ClusterRequest& request, Cluster& cluster) {
   cluster.links = std::move(links);
 }
 
-/// "1.2 GB/s", "1.2 GB/s to 2.5 GB/s": of the slowest and the fastest pair.
+/// "1.2 GB/s", or "1.2 GB/s to 2.5 GB/s" from the slowest to the fastest pair.
 std::string RangeText(const LinkTable& links, int devices) {
   double least = 0, most = 0;
   for (int a = 0; a < devices; ++a) {
@@ -380,7 +381,7 @@ Group Cluster::GroupOf(int first, int size, int stride) const {
   if (links) ApplyMeasuredLinks(first, size, stride, group);
   const bool is_even = devices_per_node % stride == 0 && first % devices_per_node < stride;
   const int whole = devices_per_node / stride;
-  if (is_even && (size <= whole || size % whole == 0)) {  // the usual case, at once
+  if (is_even && (size <= whole || size % whole == 0)) {  // the usual case, without a loop
     group.per_node = std::min(size, whole);
     group.nodes = size / group.per_node;
     return group;

@@ -30,7 +30,7 @@ int RankOf(const Candidate& candidate, int pipe, int data, int model) {
   return (pipe * candidate.data + data) * candidate.model + model;
 }
 
-/// How many times as long the compute of a rank of the pipe axis takes, of this replica.
+/// The factor by which the compute of a pipe rank of this replica is slower.
 double SlowCompute(const Candidate& candidate, const Slowness& slowness, int pipe, int replica) {
   double factor = 1;
   for (int m = 0; m < candidate.model && !slowness.ranks.empty(); ++m) {
@@ -48,7 +48,7 @@ double SlowLink(const Cluster& cluster, const Slowness& slowness, int a, int b) 
   return factor;
 }
 
-/// Of messages between two ranks of the pipe axis, of this replica.
+/// The factor by which messages between two pipe ranks of this replica are slower.
 double SlowMessage(const Candidate& candidate, const Cluster& cluster, const Slowness& slowness,
                    int from, int to, int replica) {
   double factor = 1;
@@ -59,7 +59,8 @@ double SlowMessage(const Candidate& candidate, const Cluster& cluster, const Slo
   return factor;
 }
 
-/// Of the replicas' collectives: neighbours in their order, the last and the first too.
+/// The factor by which the replicas' collectives are slower. They use the links between neighbours
+/// in a ring.
 double SlowReduction(const Candidate& candidate, const Cluster& cluster, const Slowness& slowness,
                      int pipe) {
   double factor = 1;
@@ -73,7 +74,7 @@ double SlowReduction(const Candidate& candidate, const Cluster& cluster, const S
   return factor;
 }
 
-/// When each stage's last W or B ends.
+/// The second at which the last W or B of each stage ends.
 std::vector<double> GradientsReady(const Program& program, const schedule::Simulation& simulation) {
   std::vector<double> ready(static_cast<size_t>(program.stages()));
   schedule::RowWalk(program).OverAll([&](const Step& step) {
@@ -84,7 +85,8 @@ std::vector<double> GradientsReady(const Program& program, const schedule::Simul
   return ready;
 }
 
-/// Reductions of a rank's stages start when their gradients are there, one after the other.
+/// Adds the reductions of each rank's stages. A reduction starts when the stage's gradients are
+/// complete and the rank's previous reduction has ended.
 void AddReductions(const Candidate& candidate, const StageTable& table, const Training& training,
                    const Cluster& cluster, const Program& program, const Slowness& slowness,
                    const std::vector<double>& ready, ClusterForecast& forecast) {
@@ -135,7 +137,7 @@ void AddTraffic(const Candidate& candidate, const StageTable& table, const Progr
   for (int s = 0; s + 1 < program.stages(); ++s) {
     if (!program.crosses_after(s)) continue;
     const double bytes = StageOf(candidate, table, s).output_bytes * micro_batches;
-    for (int end : {s, s + 1}) {  // activations there, gradients back
+    for (int end : {s, s + 1}) {  // activations forward, gradients back
       const int rank = program.stage_ranks[end];
       forecast.ranks[rank].sent_messages += bytes;
     }
@@ -186,7 +188,7 @@ Reduction ReductionOf(const Candidate& candidate, const StageCost& stage, const 
     reduction.seconds = AllReduceSeconds(replicas, stage.gradient_bytes);
     return reduction;
   }
-  // Values are as many bytes as gradients.
+  // The gathered values are as many bytes as the gradients.
   reduction.seconds = 2 * HalfAllReduceSeconds(replicas, stage.gradient_bytes);
   reduction.update /= candidate.data;
   return reduction;
@@ -268,7 +270,7 @@ ClusterForecast ForecastClusterStep(const Candidate& candidate, const StageTable
   ClusterForecast forecast;
   forecast.ranks.resize(static_cast<size_t>(candidate.pipe));
   forecast.recompute = RecomputeSeconds(candidate, table, program);
-  // Replicas that are alike are simulated once.
+  // Replicas with the same costs are simulated only once.
   std::set<std::vector<double>> seen;
   std::vector<double> ready(static_cast<size_t>(candidate.stages()));
   for (int replica = 0; replica < (slowness.empty() ? 1 : candidate.data); ++replica) {

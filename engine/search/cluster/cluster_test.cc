@@ -21,16 +21,17 @@ using ::testing::HasSubstr;
 
 Group Flat(int ranks) { return {.per_node = ranks, .within = {1e-5, 1e9}, .between = {1e-4, 1e8}}; }
 
+// Each expected value is computed by hand from the alpha-beta model.
 TEST(Collectives, AreTheModelsByHand) {
   EXPECT_DOUBLE_EQ(LinkRates({1e-5, 1e9}).Seconds(1e6), 1e-5 + 1e-3);
-  // 4 ranks, 4 MB: halving has 2 messages and moves 3/4 of it.
+  // 4 ranks, 4 MB: recursive halving sends 2 messages and moves 3/4 of the buffer.
   EXPECT_DOUBLE_EQ(HalfAllReduceSeconds(Flat(4), 4e6), 2e-5 + 3e-3);
   EXPECT_DOUBLE_EQ(AllReduceSeconds(Flat(4), 4e6), 2 * (2e-5 + 3e-3));
-  // 3 ranks: a ring.
+  // 3 ranks use a ring.
   EXPECT_DOUBLE_EQ(HalfAllReduceSeconds(Flat(3), 3e6), 2e-5 + 2e-3);
-  // Few bytes: doubling, 2 messages instead of 4.
+  // Few bytes: recursive doubling sends 2 messages instead of 4.
   EXPECT_DOUBLE_EQ(AllReduceSeconds(Flat(4), 4), 2 * (1e-5 + 4e-9));
-  // 2 nodes of 4: within, a quarter between, within.
+  // 2 nodes of 4 ranks: within the nodes, then a quarter between the nodes, then within again.
   Group two = Flat(4);
   two.nodes = 2;
   EXPECT_DOUBLE_EQ(AllReduceSeconds(two, 4e6), 2 * (2e-5 + 3e-3) + 1 * (1e-4 + 1e-2));
@@ -114,7 +115,7 @@ TEST(Cluster, WrongOnesAreRefusedByName) {
   EXPECT_THAT(table(R"({"between": {"speed": 1}})"), HasSubstr("speed"));
 }
 
-/// A file with the links of these pairs.
+/// Writes a file with the links of these pairs and returns its path.
 std::string FileOf(std::vector<std::string> hosts, std::vector<LinkRates> pairs) {
   const std::string path =
       (std::filesystem::path(::testing::TempDir()) / "cluster_test_links.json").string();

@@ -6,10 +6,10 @@
 namespace strata::search {
 namespace {
 
-/// log2, rounded up.
+/// log2(ranks), rounded up.
 int Rounds(int ranks) { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
 
-/// Reduce-scatter or all-gather of ranks that are all as near to each other.
+/// Seconds of a reduce-scatter or all-gather among ranks with equal links.
 double HalfSeconds(const LinkRates& link, int ranks, double bytes) {
   if (ranks <= 1) return 0;
   const bool halves = std::has_single_bit(static_cast<unsigned>(ranks));

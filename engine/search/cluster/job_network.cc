@@ -13,7 +13,8 @@
 namespace strata::search {
 namespace {
 
-/// The job on one stage with one micro-batch of this size, wherever it was meant to run.
+/// The job as one stage with one micro-batch of this size; the job's own parallel settings are
+/// dropped.
 Job Alone(const Job& job, int64_t micro_batch_size, int model) {
   Job alone = job;
   alone.parallel = {1, 1, model};
@@ -29,7 +30,7 @@ Job Alone(const Job& job, int64_t micro_batch_size, int model) {
   return alone;
 }
 
-/// The type that most parameters compute in: that of the large products.
+/// The type in which most parameters compute, that is the type of the large products.
 DType MainType(const Job& job) {
   std::map<DType, int64_t> elements;
   for (const LayerSpec& layer : job.layers) {
@@ -45,7 +46,8 @@ DType MainType(const Job& job) {
       ->first;
 }
 
-/// With what crosses the cuts at both ends. Connections that pass by are held like the input.
+/// The stage's cost including what crosses the cuts at both ends. Connections that pass the stage
+/// by are held like its input.
 StageCost Between(StageCost stage, int64_t input_boundary, int64_t output_boundary) {
   const int64_t beside = std::max<int64_t>(0, input_boundary - stage.input_bytes);
   for (int64_t* held : {&stage.input_bytes, &stage.kept_bytes, &stage.forward_peak,
@@ -138,7 +140,7 @@ DeviceRates JobNetwork::RatesFor(int model) const {
   return rates;
 }
 
-/// With the seconds of these devices; null where the network does not run so.
+/// The costs with the seconds of this cluster's devices; null if the network cannot run so.
 std::shared_ptr<const ModelCosts> JobNetwork::Timed(int64_t micro_batch_size, int model) {
   const JobCosts::Sized* sized = costs_.Of(micro_batch_size, model);
   if (sized == nullptr) return nullptr;

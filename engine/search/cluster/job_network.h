@@ -1,4 +1,4 @@
-// JobNetwork: a job's layers as the planner sees them, on a cluster's devices.
+// JobNetwork: gives the planner the costs of a job's layers on a cluster's devices.
 #pragma once
 
 #include <map>
@@ -16,22 +16,23 @@
 
 namespace strata::search {
 
-/// What the layers do (plan/plan_costs.h), by micro-batch size and model degree. Knows no device.
+/// The work and memory of a job's layers (plan/plan_costs.h) by micro-batch size and model degree,
+/// independent of any device.
 class JobCosts {
  public:
-  /// Throws ConfigError where the job cannot be planned at its own micro-batch size, and where the
-  /// shapes are not known. Both must outlive it.
+  /// Throws ConfigError if the job cannot be planned at its own micro-batch size, or if its shapes
+  /// are not known. Both arguments must outlive this object.
   JobCosts(const Job& job, Script* script);
 
   struct Sized {
     ModelCosts costs;
     std::vector<int64_t>
-        boundaries;  ///< bytes that cross a cut before each layer; last: the output
+        boundaries;  ///< per layer: bytes that cross a cut before it; last: the output
   };
-  /// Null where the job does not run so: `refusals` says why.
+  /// The costs for these sizes; null if the job cannot run so. Then `refusals` says why.
   const Sized* Of(int64_t micro_batch_size, int model);
   const Job& job() const { return job_; }
-  /// Why some micro-batch sizes and model degrees were left out, each reason once.
+  /// The reasons why micro-batch sizes and model degrees were left out, each once.
   const std::vector<std::string>& refusals() const { return refusals_; }
 
  private:
@@ -45,15 +46,15 @@ class JobCosts {
 
 class JobNetwork : public Network {
  public:
-  /// Both must outlive it.
+  /// Both arguments must outlive this object.
   JobNetwork(JobCosts& costs, const Cluster& cluster);
 
   int layers() const override;
   Training training() const override { return training_; }
   std::shared_ptr<const StageTable> Table(int64_t micro_batch_size, int model,
                                           Recompute recompute) override;
-  /// Of a planned job, with what it recomputes, for its own stages; null where the network does not
-  /// run so.
+  /// The table of a planned job with the plan's recomputation, for the plan's own stages; null if
+  /// the network cannot run with the plan's sizes.
   std::shared_ptr<const StageTable> TableOf(const Plan& plan);
 
  private:

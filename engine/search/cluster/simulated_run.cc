@@ -14,7 +14,7 @@
 namespace strata::search {
 namespace {
 
-/// "WHO:FACTOR" in its two pieces.
+/// The two parts of "WHO:FACTOR".
 struct Slow {
   std::string who;
   double factor = 0;
@@ -42,7 +42,7 @@ int ReadRank(std::string_view text, const char* flag, int ranks) {
   throw ConfigError(Str(flag, ": there is no rank \"", text, "\"; they are 0 to ", ranks - 1));
 }
 
-/// Whether the ranks pass activations or sum gradients.
+/// True if the two ranks send each other activations or sum gradients together.
 bool TalkToEachOther(const Candidate& candidate, int a, int b) {
   const int slice = candidate.data * candidate.model;
   const int pipe_a = a / slice, pipe_b = b / slice;

@@ -1,5 +1,5 @@
-// SimulatedRun: the step of a planned job on a cluster that need not be here, with what is slow
-// there. `strata plan --simulate`.
+// SimulatedRun: simulates the step of a planned job on a described cluster, optionally with slow
+// ranks and links. It implements `strata plan --simulate`.
 #pragma once
 
 #include <string>
@@ -15,31 +15,33 @@
 
 namespace strata::search {
 
-/// "5:1.5" (rank 5 takes 1.5 times as long) and "0-8:4", "node3:4" (messages between two ranks,
-/// between a node and others). Throws ConfigError for any other text, for factors below 1, for
-/// ranks and nodes that there are not, and for two ranks that send each other nothing.
+/// Parses the slow ranks and links: "5:1.5" (rank 5 takes 1.5 times as long), "0-8:4" (messages
+/// between two ranks) and "node3:4" (messages between a node and others). Throws ConfigError for
+/// any other text, for factors below 1, for ranks and nodes that do not exist, and for two ranks
+/// that send nothing to each other.
 Slowness ReadSlowness(const std::vector<std::string>& stragglers,
                       const std::vector<std::string>& slow_links, const Candidate& candidate,
                       const Cluster& cluster);
 
 struct SimulatedRun {
   Cluster cluster;
-  Candidate candidate;  ///< recomputation aside, which is the plan's own
+  Candidate candidate;  ///< without the plan's own recomputation
   std::vector<int> stage_ranks;
   Slowness slowness;
-  ClusterForecast usual;   ///< when nothing is slow
-  ClusterForecast slowed;  ///< equals `usual` where nothing is slow
+  ClusterForecast usual;   ///< without slowness
+  ClusterForecast slowed;  ///< with slowness; equals `usual` if nothing is slow
 };
 
-/// The plan's own program on the cluster. Throws ConfigError: more ranks than devices, shapes that
-/// are not known, and what ReadSlowness() does.
+/// Simulates the plan's own program on the cluster. Throws ConfigError if the plan has more ranks
+/// than the cluster has devices, if shapes are not known, and as ReadSlowness() does.
 SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Program& program,
                          const Cluster& cluster, const std::vector<std::string>& stragglers,
                          const std::vector<std::string>& slow_links, Script* script);
 
-/// Step, bubble, a line for each rank of the pipe axis, traffic, and what slowness costs.
+/// Text for the user: step, bubble, a line for each rank of the pipe axis, traffic, and what the
+/// slowness costs.
 std::string RunText(const SimulatedRun& run);
-/// The same for programs; the keys are stable.
+/// The same as a value for programs; the keys are stable.
 Value RunRecord(const SimulatedRun& run);
 
 }  // namespace strata::search

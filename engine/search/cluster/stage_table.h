@@ -1,5 +1,5 @@
-// StageTable: what every run of neighbouring layers takes as one stage, for one micro-batch size,
-// one model degree and one way of recomputing. The planner's only view of a network.
+// StageTable: the cost of every run of neighbouring layers as one stage, for one micro-batch size,
+// one model degree and one way of recomputing. It is all that the planner knows about a network.
 #pragma once
 
 #include <algorithm>
@@ -12,23 +12,24 @@
 
 namespace strata::search {
 
-/// What all runs of `layers` layers cost as one stage, each computed when it is first asked for.
-/// Not for several threads at a time.
+/// The costs of all runs of `layers` layers as one stage; each is computed at its first use. Not
+/// thread-safe.
 class StageTable {
  public:
   using Cost = std::function<StageCost(int begin, int end)>;
 
-  /// The most layers that are accepted: a table takes 264 bytes for each pair of them.
+  /// The largest number of layers: a table takes 264 bytes for each pair of layers.
   static constexpr int kMaxLayers = 1024;
 
-  /// `cost` is asked at most once for each pair begin < end. REQUIRES: 1 <= layers <= kMaxLayers.
+  /// `cost` is called at most once for each pair begin < end. REQUIRES: 1 <= layers <= kMaxLayers.
   StageTable(int layers, Cost cost) : cost_(std::move(cost)), rows_(static_cast<size_t>(layers)) {
     STRATA_CHECK(layers >= 1 && layers <= kMaxLayers) << layers;
   }
 
   int layers() const { return static_cast<int>(rows_.size()); }
 
-  /// REQUIRES: 0 <= begin < end <= layers(). Stays where it is.
+  /// The cost of layers `begin` to `end`. The reference stays valid. REQUIRES: 0 <= begin < end <=
+  /// layers().
   const StageCost& Of(int begin, int end) const {
     std::vector<StageCost>& row = rows_[begin];
     if (row.empty()) row.resize(rows_.size() - static_cast<size_t>(begin), Unknown());
@@ -37,13 +38,13 @@ class StageTable {
     return cost;
   }
 
-  /// Of the runs that begin there and end at `end` or behind it: the least seconds.
+  /// The smallest seconds of all runs that begin at `begin` and end at `end` or later.
   double LeastSeconds(int begin, int end) const {
     if (least_.empty()) FindLeast();
     return least_[begin][end - begin - 1];
   }
 
-  /// All layers as one stage.
+  /// The cost of all layers as one stage.
   const StageCost& total() const { return Of(0, layers()); }
 
  private:
@@ -63,7 +64,8 @@ class StageTable {
 
   Cost cost_;
   mutable std::vector<std::vector<double>> least_;
-  mutable std::vector<std::vector<StageCost>> rows_;  // by begin and length - 1
+  // Indexed by begin and length - 1; negative seconds mean that the cost is not computed yet.
+  mutable std::vector<std::vector<StageCost>> rows_;
 };
 
 }  // namespace strata::search
