@@ -1,6 +1,6 @@
 // Layers made by the user. RunInit() runs init with a fresh `self` and records each parameter,
-// buffer and layer that it makes. Then the Namer walks over the tables in `self`, in depth first
-// order, and gives each recorded value the path where it finds it. That path is the name that
+// buffer and layer that it makes. Then the Namer walks over the tables in `self`, depth first,
+// and gives each recorded value the path where it finds it. That path is the name that
 // checkpoints use. The cost is the number of fields in `self` times the number of values made.
 #include "lua/library/own_layer.h"
 

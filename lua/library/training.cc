@@ -436,7 +436,7 @@ void CheckDriven(const Job& job) {
 }  // namespace
 
 EngineObject::~EngineObject() {
-  // If the ranks are other processes, they may have ended already, so no collective call is made.
+  // Ranks in other processes may never get here, so nothing that waits for them is called.
   if (!engine || has_failed || plan.transport != "threads") return;
   try {
     FinishSave(*this);
