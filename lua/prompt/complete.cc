@@ -172,8 +172,8 @@ Names StringChoices(lua_State* L, std::string_view text, const std::vector<Open>
   return {};
 }
 
-/// Files and folders whose path begins as `typed` does; folders end in '/'. What is behind the last
-/// '/' is what is completed.
+/// The names of files and folders for completing the part of `typed` after its last '/'; folders
+/// end in '/'.
 Names Files(std::string_view typed) {
   namespace fs = std::filesystem;
   const size_t slash = typed.rfind('/');
