@@ -51,9 +51,9 @@ class Limits {
   bool Interrupt();
   bool interrupted() const { return interrupted_.load(std::memory_order_relaxed); }
 
-  /// The reason why the script must stop now; "" while it may go on. Once set, it stays until
-  /// Begin(). REQUIRES, if there is a limit of time: the calling thread is the one that called
-  /// Begin().
+  /// The reason why the script must stop now; "" while it may go on. An
+  /// interrupt stays until Begin(), the end of the time until Begin() or EndTimeLimit(). REQUIRES,
+  /// if there is a limit of time: the calling thread is the one that called Begin().
   std::string Reason() const;
   /// True from shortly after the time is up; then call Reason() at once. Costs one read of an
   /// atomic.
