@@ -1,4 +1,4 @@
-// The state: sandbox, library and prompt put together, and what runs in it.
+// State: puts the sandbox, the library and the prompt together, and runs scripts and lines in them.
 #include "lua/core/state.h"
 
 #include <filesystem>
@@ -22,8 +22,8 @@
 namespace strata::lua {
 namespace {
 
-/// A value as the prompt shows it: a string of one line is quoted, and of a built-in function
-/// stands its help.
+/// A value as the prompt shows it. A string of one line is quoted; for a built-in function its help
+/// is shown.
 std::string ShowAtPrompt(lua_State* L, int index) {
   if (lua_type(L, index) == LUA_TSTRING) {
     const std::string_view text = TextAt(L, index);
@@ -36,7 +36,8 @@ std::string ShowAtPrompt(lua_State* L, int index) {
   return Show(L, index, true);
 }
 
-/// Calls the function at the top of the stack; notes its first value as `_` and shows all.
+/// Calls the function at the top of the stack, stores its first result as `_`, and shows all
+/// results.
 std::string CallAndShow(lua_State* L) {
   CallProtected(L, 0, LUA_MULTRET);
   std::string shown;
@@ -50,13 +51,14 @@ std::string CallAndShow(lua_State* L) {
   return shown;
 }
 
-/// The line without Torch7's `=` before it.
+/// The line without a leading `=`, which Torch7 allows before an expression.
 std::string WithoutEquals(const std::string& line) {
   const size_t begin = line.find_first_not_of(" \t\n");
   return begin != line.npos && line[begin] == '=' ? line.substr(begin + 1) : line;
 }
 
-/// `x?` and `?x`: takes the question mark off. One in a comment or in a longer text is none.
+/// True for `x?` and `?x`, whose question mark is then removed. Not for a text of several lines or
+/// with a comment.
 bool AsksForHelp(std::string& line) {
   const std::string_view text = Trim(line);
   const bool asks = text.starts_with('?') || text.ends_with('?');
@@ -66,7 +68,7 @@ bool AsksForHelp(std::string& line) {
   return true;
 }
 
-/// Loads a text; gives the error, "" where there is none.
+/// Loads a text; returns the error, or "" if there is none.
 std::string LoadError(lua_State* L, const std::string& name, std::string text) {
   try {
     LoadChunk(L, name, {std::move(text), ".", ""});
@@ -77,18 +79,19 @@ std::string LoadError(lua_State* L, const std::string& name, std::string text) {
   }
 }
 
-/// Whether a further line could mend the error. No line ends a 'string' that the one before began.
+/// True if further lines could complete the text that had this error. An unfinished 'string' is
+/// excluded, since it must end on its own line.
 bool EndsTooEarly(const std::string& error) {
   return error.ends_with("near '<eof>'") && error.find("unfinished string") == error.npos;
 }
 
-/// `job:plan`: a method without its arguments, which Lua would wait for.
+/// True for a method without its arguments, `job:plan`. Lua alone would ask for another line.
 bool IsBareMethod(std::string_view text) {
   const Chain chain = ParseChain(text);
   return chain.is_method && !chain.word.empty() && chain.text.size() == text.size();
 }
 
-/// Loads `text` as an expression or else as statements; false when it is only a beginning.
+/// Loads `text` as an expression, or else as statements. Returns false if it is only a beginning.
 bool LoadLine(lua_State* L, const std::string& name, const std::string& text) {
   const std::string as_expression = LoadError(L, name, "return " + text);
   if (as_expression.empty()) return true;
@@ -98,7 +101,8 @@ bool LoadLine(lua_State* L, const std::string& name, const std::string& text) {
   throw ConfigError(as_statements);
 }
 
-/// Lets scripts read what the command line names: each value, or element of one, that is a path.
+/// Lets scripts read the paths that the command line names: every value, or element of a
+/// comma-separated list, that exists as a path.
 void AllowNamed(const std::vector<std::string>& values, std::vector<std::string>& allowed) {
   for (const std::string& value : values) {
     for (const std::string& path : Split(value, ',')) {
@@ -108,13 +112,13 @@ void AllowNamed(const std::vector<std::string>& values, std::vector<std::string>
   }
 }
 
-/// What stands behind the script's name.
+/// The arguments after the script's name.
 std::vector<std::string> BehindScript(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return {};
   return {arguments.begin() + 1, arguments.end()};
 }
 
-/// The table `arg`: the script's name at 0, its arguments from 1 on.
+/// Makes the global table `arg`: the script's name at 0, its arguments from 1 on.
 void MakeArg(lua_State* L, const std::vector<std::string>& arguments) {
   lua_newtable(L);
   if (!arguments.empty()) {
@@ -189,7 +193,7 @@ Evaluation State::Evaluate(const std::string& text) {
     const std::string name = Str("prompt[", ++core_->prompts, "]");
     evaluation.incomplete = !LoadLine(L, name, line);
     if (evaluation.incomplete) {
-      --core_->prompts;  // the whole input will have the number
+      --core_->prompts;  // the whole input will have this number
       return;
     }
     evaluation.shown = CallAndShow(L);

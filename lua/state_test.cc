@@ -42,12 +42,12 @@ class Jobs : public StateTest {
     return state().LoadJob(folder_.Write("net.lua", text), flags);
   }
 
-  /// The error of loading, its place without the folder.
+  /// The error of loading a script; the place in it has no folder.
   std::string LoadError(const std::string& text, const std::vector<std::string>& arguments = {}) {
     try {
       Load(text, arguments);
     } catch (const ConfigError& error) {
-      // Lua itself cuts long paths: "...folder/net.lua:3:".
+      // Lua itself shortens long paths: "...folder/net.lua:3:".
       std::string message = std::regex_replace(error.what(), std::regex(R"(^\S*/)"), "");
       const std::string folder = folder_.path().string() + "/";
       for (size_t at; (at = message.find(folder)) != message.npos;)
@@ -352,7 +352,7 @@ TEST_F(Jobs, ScriptsOfRunHaveArguments) {
 
 class Runs : public StateTest {
  protected:
-  /// What the script prints, or its error.
+  /// The text that the script prints, or its error.
   std::string Run(const std::string& text, std::vector<std::string> arguments) {
     StateOptions options = Options();
     arguments.insert(arguments.begin(), "tool.lua");
@@ -461,7 +461,7 @@ TEST_F(Prompt, GlobalsAreStrict) {
 
 class Script : public StateTest {
  protected:
-  /// What running a file with this text prints, or its error.
+  /// The text printed by running a file with this content, or its error.
   std::string Run(const std::string& text) {
     printed_.clear();
     try {
@@ -479,7 +479,8 @@ class Script : public StateTest {
   ScriptFolder folder_;
 };
 
-// A wrong word would else be an option that was left out: nn.Linear{3, 4, bias = flase} has a bias.
+// Without this error a misspelt value would mean nil: nn.Linear{3, 4, bias = flase} would have a
+// bias.
 TEST_F(Script, AGlobalThatNobodyHasSetIsAnError) {
   const std::string nn = "local nn = require('strata').nn\n";
   EXPECT_EQ(Run(nn + "nn.Linear{3, 4, bias=flase}"),
@@ -513,7 +514,7 @@ TEST_F(Script, AGlobalMayBeAskedFor) {
   EXPECT_EQ(Run("print(unset == 1)"), "a.lua:1: there is no global \"unset\"");
 }
 
-// nn.Dropout{opt.drp} would have its default.
+// Without this error nn.Dropout{opt.drp} would use its default.
 TEST_F(Script, AnOptionThatIsNotDeclaredIsAnError) {
   const std::string options =
       "local strata = require 'strata'\n"

@@ -1,4 +1,4 @@
-// A state for tests that collects what is printed.
+// Helpers for tests of scripts: a folder for files, and a state whose output is collected.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 
 namespace strata::lua {
 
-/// A folder of its own under the test's temporary folder, with files as given.
+/// A folder for the current test, below the test's temporary folder.
 class ScriptFolder {
  public:
   ScriptFolder() {
@@ -22,7 +22,7 @@ class ScriptFolder {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }
-  /// Writes a file below the folder and gives its path.
+  /// Writes a file below the folder and returns its path.
   std::string Write(const std::string& name, const std::string& text) const {
     const std::filesystem::path file = path_ / name;
     std::filesystem::create_directories(file.parent_path());
@@ -45,10 +45,10 @@ class StateTest : public testing::Test {
     return options;
   }
 
-  /// What evaluating the text shows.
+  /// The text that the prompt shows after evaluating `text`.
   std::string Show(const std::string& text) { return state().Evaluate(text).shown; }
 
-  /// The error of evaluating the text; "" where there is none.
+  /// The error of evaluating `text`; "" if there is none.
   std::string Fail(const std::string& text) {
     try {
       state().Evaluate(text);
@@ -67,7 +67,7 @@ class StateTest : public testing::Test {
   std::unique_ptr<State> state_;
 };
 
-/// A state whose prompt has had these lines.
+/// A test whose state has evaluated the lines kLines at the prompt.
 template <const char* kLines>
 class BegunTest : public StateTest {
  protected:

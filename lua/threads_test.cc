@@ -1,4 +1,5 @@
-// The host's functions from several threads at once, as the ranks of one process call them.
+// Calls of the host's functions from several threads at once, as the ranks of one process make
+// them.
 
 #include <unistd.h>
 
@@ -27,17 +28,17 @@ void InThreads(const std::function<void(int)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// What the global function `wait` does meanwhile.
+/// The work done by the global function `wait` while others have the turn.
 std::function<void()> work;
 
-/// A binding that waits for ranks: gives the turn away while they call the host.
+/// A binding that waits for ranks: it gives the turn away while they call the host.
 int Wait(lua_State* L) {
   const Unlocked unlocked(State::Of(L));
   work();
   return 0;
 }
 
-/// The same, as a binding that Lua's functions are called from.
+/// Waits as above, but also counts as a C function that calls Lua.
 int Nest(lua_State* L) {
   const NestedCall nested(L);
   return Wait(L);
@@ -54,7 +55,7 @@ class Threads : public StateTest {
     });
   }
 
-  /// A global function as data.
+  /// A reference to a global function.
   FunctionRef Function(const char* name) {
     FunctionRef function;
     Session(state()).Run([&](lua_State* L) {
@@ -83,7 +84,7 @@ TEST_F(Threads, CallsDoNotMix) {
 TEST_F(Threads, CallsThatOverlapAreNotNested) {
   Show("function f() nest() end");
   const FunctionRef f = Function("f");
-  for (int round = 0; round < kCalls; ++round) {  // more than may be nested
+  for (int round = 0; round < kCalls; ++round) {  // more rounds than calls may nest
     std::promise<void> second_is_in, first_is_over;
     std::thread second;
     bool is_first = true;
@@ -134,7 +135,7 @@ TEST_F(Threads, AScriptThatDoesNotReturnSaysWhereItIs) {
   const int thread = number.get_future().get();
   while (!has_begun) std::this_thread::yield();
   std::string calls;
-  while (calls.empty()) calls = ScriptCalls(thread);  // other programs may have the processor
+  while (calls.empty()) calls = ScriptCalls(thread);  // other programs may delay the answer
   EXPECT_THAT(calls, HasSubstr(":1 in stick\n"));
   EXPECT_EQ(ScriptCalls(thread + 1), "") << "another thread";
   while (ScriptCalls(0).empty()) continue;

@@ -1,10 +1,13 @@
--- AlexNet with 22 layers, as in DeepSpeed's pipeline example: ten classes, images of 224x224.
---   tools/strata plan  models/alexnet.lua --pipe=2 --partition=parameters     (the cut of that example, 0,19,22)
+-- AlexNet with the 22 layers of DeepSpeed's pipeline example. It classifies images of 224x224 pixels into ten classes.
+--   tools/strata plan  models/alexnet.lua --pipe=2 --partition=parameters     (cuts 0,19,22, as in that example)
 --   tools/strata train models/alexnet.lua --pipe=2 --steps=5
--- With --cifar=FOLDER (CIFAR-10, binary version) it trains on CIFAR-10's images, resized; without,
--- on synthetic images.
+-- It trains on synthetic images unless --cifar names a folder with CIFAR-10.
 local strata = require "strata"
 local nn = strata.nn
+
+-- Options, each of which is also a flag (--cifar=...):
+--   cifar    a folder with CIFAR-10 (binary version), whose images are resized; "" = synthetic images
+--   classes  number of classes
 local opt = strata.options { cifar = "", classes = 10 }
 
 return strata.job {

@@ -1,7 +1,19 @@
--- BERT with a head for classes, as transformers' BertForSequenceClassification computes it, of whole
--- sequences: without padding, all of one segment.
+-- BERT (Devlin et al., 2018) with a head that classifies sequences. It computes the same as
+-- BertForSequenceClassification of the package transformers. All sequences have the full length, without padding, and
+-- belong to one segment.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--vocab=...):
+--   vocab    number of different tokens
+--   seq      tokens per sequence
+--   dim      width: numbers per token
+--   heads    attention heads; dim must be a multiple
+--   depth    Transformer layers
+--   hidden   width inside the feed-forward part of a layer
+--   classes  number of classes
+--   dropout  share of values that a training step sets to 0
+--   rows     sequences per micro-batch
 local opt = strata.options {
   vocab = 30522, seq = 512, dim = 768, heads = 12, depth = 12, hidden = 3072, classes = 2, dropout = 0.1, rows = 8,
 }
@@ -35,7 +47,7 @@ return strata.job {
   loss      = nn.CrossEntropyLoss{},
   batch     = { micro_batches = 4, micro_batch_size = opt.rows },
   optimizer = { "adamw", lr = 2e-5 },
-  data      = function()  -- stands for texts of one's own: tokens and a class for each row
+  data      = function()  -- random tokens and a random class for each row; put your own texts here
     return F.randint(opt.vocab, {opt.rows, opt.seq}), F.randint(opt.classes, {opt.rows})
   end,
   steps     = 20,

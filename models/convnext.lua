@@ -1,15 +1,24 @@
--- ConvNeXt (Liu et al., 2022). By default it is small and learns the shipped digits;
--- --channels=3 --stem=4 --depths=3,3,9,3 --dims=96,192,384,768 --classes=1000 is ConvNeXt-T.
+-- ConvNeXt (Liu et al., 2022), a convolutional network. By default it is small and trains on the digits that come with
+-- Strata. ConvNeXt-T is --channels=3 --stem=4 --depths=3,3,9,3 --dims=96,192,384,768 --classes=1000.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--channels=...):
+--   channels  channels of the images
+--   stem      the first layer makes one position of stem x stem pixels
+--   depths    number of blocks in each stage of the network
+--   dims      channels in each stage of the network
+--   classes   number of classes
 local opt = strata.options { channels = 1, stem = 1, depths = {2, 2}, dims = {32, 64}, classes = 10 }
 
-local ChannelNorm = strata.layer {     -- LayerNorm over the channels of images
+-- LayerNorm over the channels of images.
+local ChannelNorm = strata.layer {
   name = "ChannelNorm",
   init = function(self, dim) self.norm = nn.LayerNorm{dim, eps=1e-6} end,
   forward = function(self, x) return self.norm(x:permute(0, 2, 3, 1)):permute(0, 3, 1, 2) end,
 }
 
+-- The block of the paper: a depthwise convolution, then two Linear layers per position, added to the input.
 local Block = strata.layer {
   name = "Block",
   init = function(self, dim)

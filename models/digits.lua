@@ -1,4 +1,4 @@
--- Handwritten digits (UCI, 8x8 pixels), a small convolutional network on two stages.
+-- A small convolutional network on two stages, which classifies handwritten digits (UCI, 8x8 pixels).
 --   tools/strata train models/digits.lua
 local strata = require "strata"
 local nn = strata.nn

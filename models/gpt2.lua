@@ -1,11 +1,20 @@
--- GPT-2, as transformers' GPT2LMHeadModel computes it; the smallest of the four by default.
+-- GPT-2 (Radford et al., 2019). It computes the same as GPT2LMHeadModel of the package transformers. The defaults give
+-- the smallest of the four published sizes. To import published weights, and to train on from them:
 --   strata import gpt2/ --model=models/gpt2.lua --map=gpt2 -o gpt2.safetensors
 --   strata train models/gpt2.lua --pipe=2 --weights=gpt2/ --weights.map=gpt2
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--vocab=...):
+--   vocab    number of different tokens
+--   seq      tokens that the model sees at once
+--   dim      width: numbers per token
+--   heads    attention heads; dim must be a multiple
+--   depth    Transformer layers
+--   dropout  share of values that a training step sets to 0
 local opt = strata.options { vocab = 50257, seq = 1024, dim = 768, heads = 12, depth = 12, dropout = 0.1 }
 
--- A table of vectors that begin small, as the tied head needs them.
+-- A table of trained vectors. They begin small, since the last layer uses the same table for its scores.
 local function Table(forward)
   return strata.layer {
     name = "Table",

@@ -1,8 +1,20 @@
--- Llama's architecture (Touvron et al., 2023): RMSNorm, rotary positions, grouped queries, SwiGLU. Small by default,
--- it learns the bytes of the licence texts that every Debian machine has; the options' names say the sizes of others.
--- Its names are those of transformers' LlamaForCausalLM (--weights.map=llama).
+-- Llama's architecture (Touvron et al., 2023): RMSNorm, rotary positions, grouped queries, SwiGLU. By default it is
+-- small and trains on the bytes of the licence texts that every Debian machine has. Its tensors have the names of
+-- LlamaForCausalLM of the package transformers, so published weights can be loaded with --weights.map=llama.
 local strata = require "strata"
 local nn = strata.nn
+
+-- Options, each of which is also a flag (--path=...):
+--   path      a text, or a folder of texts, to train on
+--   seq       tokens that the model sees at once
+--   vocab     number of different tokens; 256 = bytes
+--   dim       width: numbers per token
+--   depth     Transformer layers
+--   heads     attention heads for queries; dim must be a multiple
+--   kv_heads  attention heads for keys and values; heads must be a multiple
+--   hidden    width inside the feed-forward part of a layer
+--   theta     base of the rotary positions
+--   eps       small number that RMSNorm adds to avoid a division by 0
 local opt = strata.options {
   path = "/usr/share/common-licenses", seq = 64, vocab = 256,
   dim = 128, depth = 4, heads = 4, kv_heads = 2, hidden = 352, theta = 10000, eps = 1e-5,

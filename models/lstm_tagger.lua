@@ -1,6 +1,14 @@
--- Tags each word of a sequence by an LSTM that reads both ways. Made-up task: whether the word has come before.
+-- An LSTM that reads a sequence in both directions and tags each word. The task is made up: the tag says whether the
+-- word has come before.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--vocab=...):
+--   vocab   number of different words
+--   seq     words per sequence
+--   dim     width of a word's vector
+--   hidden  width of the LSTM's state in each direction
+--   layers  LSTM layers
 local opt = strata.options { vocab = 12, seq = 16, dim = 32, hidden = 48, layers = 2 }
 
 local Tagger = strata.layer {
@@ -9,7 +17,7 @@ local Tagger = strata.layer {
     self.lstm = nn.LSTM{opt.dim, opt.hidden, num_layers=opt.layers, batch_first=true, bidirectional=true}
   end,
   forward = function(self, x)
-    local states = self.lstm(x)       -- as in PyTorch, the last states come behind
+    local states = self.lstm(x)       -- as in PyTorch, further results are the last states
     return states
   end,
 }

@@ -1,7 +1,12 @@
--- A multilayer perceptron on the shipped digits.
+-- A multilayer perceptron that classifies the handwritten digits that come with Strata.
 --   tools/strata train models/mlp.lua --width=256 --depth=3
 local strata = require "strata"
 local nn = strata.nn
+
+-- Options, each of which is also a flag (--width=...):
+--   width    width of the hidden layers
+--   depth    hidden layers after the first one
+--   dropout  share of values that a training step sets to 0
 local opt = strata.options { width = 128, depth = 2, dropout = 0.2 }
 
 return strata.job {

@@ -1,13 +1,23 @@
--- ResNet with torchvision's names: --depth=18, 34 or 50, for small images --stem=cifar --pixels=32.
+-- ResNet (He et al., 2015) of depth 18, 34 or 50. Its tensors have torchvision's names, so published weights can be
+-- loaded. For small images use --stem=cifar --pixels=32. To train on from published weights with another number of
+-- classes:
 --   strata train models/resnet.lua --weights=resnet50.pth --weights.map=resnet --weights.except=fc --classes=10
 local strata = require "strata"
 local nn = strata.nn
+
+-- Options, each of which is also a flag (--depth=...):
+--   depth     18, 34 or 50 (10 is for tests)
+--   classes   number of classes
+--   stem      the first layers: "imagenet" reduces images by 4, "cifar" keeps their size
+--   width     channels inside the blocks of the first group; each group doubles them
+--   inplanes  channels after the first convolution; 0 = width
+--   pixels    images have pixels x pixels
 local opt = strata.options { depth = 18, classes = 1000, stem = "imagenet", width = 64, inplanes = 0, pixels = 224 }
 
 local blocks = ({[10] = {1, 1, 1, 1}, [18] = {2, 2, 2, 2}, [34] = {3, 4, 6, 3}, [50] = {3, 4, 6, 3}})[opt.depth]
   or error("--depth is 18, 34 or 50, not " .. opt.depth)
 local small = opt.stem == "cifar" or opt.stem ~= "imagenet" and error("--stem is imagenet or cifar, not " .. opt.stem)
-local wider = opt.depth == 50 and 4 or 1  -- a bottleneck's output against its inside
+local wider = opt.depth == 50 and 4 or 1  -- the channels of a block's output, divided by those inside it
 
 local function conv(name, from, to, size, stride)
   return nn.Conv2d{from, to, kernel_size = size, stride = stride or 1, padding = (size - 1) / 2, bias = false,
@@ -15,7 +25,7 @@ local function conv(name, from, to, size, stride)
 end
 local function norm(name, channels) return nn.BatchNorm2d{channels, name = name} end
 
--- What is added to a block: its input, or where shapes change a projection of it.
+-- The part that is added to a block's result: the block's input, or a projection of it if the shape changes.
 local function shortcut(name, from, to, stride)
   if from == to and stride == 1 then return strata.skip{name} end
   return {

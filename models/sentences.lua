@@ -1,7 +1,17 @@
--- A small BERT (Devlin et al., 2018) that classifies sentences of many lengths; the padding's mask goes along
--- beside the tokens. Made-up sentences: the class is the word that comes most often. bert.lua takes published weights.
+-- A small BERT (Devlin et al., 2018) that classifies sentences of different lengths. A mask of the padding passes
+-- through the layers together with the tokens. The sentences are made up: the class is the word that comes most often.
+-- For published weights, see bert.lua.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--vocab=...):
+--   vocab    number of different words; word 0 is the padding
+--   seq      words of the longest sentence
+--   dim      width: numbers per word
+--   depth    Transformer layers
+--   heads    attention heads; dim must be a multiple
+--   classes  number of classes
+--   dropout  share of values that a training step sets to 0
 local opt = strata.options { vocab = 32, seq = 24, dim = 64, depth = 3, heads = 4, classes = 4, dropout = 0.0 }
 
 local Embeddings = strata.layer {

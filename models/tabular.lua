@@ -1,7 +1,13 @@
--- Rows of a table, numbers and categories, through an embedding each and a residual MLP; the target is a number. The
--- rows are made up; tests/tasks has one that reads a CSV file.
+-- A residual network that predicts a number from a row of a table. The row's numbers pass through a Linear layer, each
+-- of its categories through an embedding. The rows are made up; models/new/tabular.lua reads a CSV file.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--numbers=...):
+--   numbers     columns with numbers
+--   categories  columns with categories: the number of categories in each
+--   dim         width: numbers per row between the layers
+--   depth       residual blocks
 local opt = strata.options { numbers = 6, categories = {8, 5}, dim = 64, depth = 3 }
 
 local Row = strata.layer {

@@ -1,13 +1,21 @@
--- A causal byte-level Transformer on the licence texts that every Debian machine has.
---   tools/strata train models/textlm.lua
--- --path=FILE trains on another text.
+-- A causal Transformer that predicts the next byte of a text: by default, of the licence texts that every Debian
+-- machine has.
+--   tools/strata train models/textlm.lua --path=book.txt
 local strata = require "strata"
 local nn = strata.nn
+
+-- Options, each of which is also a flag (--path=...):
+--   path     a text, or a folder of texts, to train on
+--   seq      bytes that the model sees at once
+--   dim      width: numbers per byte
+--   heads    attention heads; dim must be a multiple
+--   depth    Transformer layers
+--   dropout  share of values that a training step sets to 0
 local opt = strata.options {
   path = "/usr/share/common-licenses", seq = 64, dim = 128, heads = 4, depth = 4, dropout = 0.1,
 }
 
--- A layer of our own: adds a trained vector to every place of the sequence.
+-- A layer of our own: it adds a trained vector to each position of the sequence.
 local Position = strata.layer {
   name = "Position",
   init = function(self, seq, dim) self.weight = self:parameter{seq, dim, fill=0} end,

@@ -1,10 +1,17 @@
--- The decoder Transformer of the well-known pipeline walk-through: 8 decoder layers of width 512
--- with 8 heads, a vocabulary of 10,000. Each layer is called as layer(h, h) and keeps PyTorch's
--- sequence-first layout, as there.
+-- The Transformer of PyTorch's tutorial on pipeline parallelism: 8 decoder layers of width 512 with 8 heads, and a
+-- vocabulary of 10,000 tokens. As in the tutorial, each layer is called as layer(h, h), and the sequence is dim 0.
 --   tools/strata train models/transformer.lua --pipe=2 --schedule=gpipe --micro_batches=4 --losses
--- --seq=500 gives the walk-through's size. With --model=2 two ranks share each layer.
+-- The tutorial has --seq=500. With --model=2, two ranks share the work of each layer.
 local strata = require "strata"
 local nn = strata.nn
+
+-- Options, each of which is also a flag (--seq=...):
+--   seq      tokens per sequence
+--   vocab    number of different tokens
+--   dim      width: numbers per token
+--   heads    attention heads; dim must be a multiple
+--   depth    decoder layers
+--   dropout  share of values that a training step sets to 0
 local opt = strata.options { seq = 32, vocab = 10000, dim = 512, heads = 8, depth = 8, dropout = 0.1 }
 
 return strata.job {

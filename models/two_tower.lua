@@ -1,10 +1,19 @@
--- Two towers that learn to find each other's partner in the batch (InfoNCE: van den Oord et al., 2018). Both go along
--- the pipeline side by side; the loss shows its parts.
+-- Two networks ("towers"), one for queries and one for items. They learn vectors by which each query finds its item
+-- among those of the batch (InfoNCE: van den Oord et al., 2018). Both pass through the stages together. The log shows
+-- the two parts of the loss.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--queries=...):
+--   queries      numbers per query; a multiple of 8
+--   items        numbers per item; a multiple of 8
+--   dim          width of the hidden layers
+--   embedding    length of the vectors that are compared
+--   temperature  divides the scores: the smaller, the more the best matches count
 local opt = strata.options { queries = 24, items = 40, dim = 64, embedding = 32, temperature = 0.1 }
 
-local function both(name, make)       -- a layer that does the same to either tower, with weights of its own for each
+-- A layer for both towers; each has its own weights.
+local function both(name, make)
   return strata.layer {
     name = name,
     init = function(self, ...) self.query, self.item = make(opt.queries, ...), make(opt.items, ...) end,
@@ -23,7 +32,8 @@ local function loss(towers, target)
   return (there + back) / 2, { query = there, item = back }
 end
 
-local function pairs_of(i)            -- a query and its item are two views of a hidden cause
+-- Made-up pairs: a query and its item are two noisy views of the same hidden vector.
+local function pairs_of(i)
   local cause = F.randn{32, 8}
   local function view(size) return cause:tile{1, size / 8} + 0.1 * F.randn{32, size} end
   return { view(opt.queries), view(opt.items) }, F.arange(32)

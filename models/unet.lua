@@ -1,7 +1,12 @@
--- A U-Net (Ronneberger et al., 2015) that segments discs in noise; Dice and binary cross entropy are its loss.
--- What goes across from the way down to the way up are skips, so that any layer can be on any stage.
+-- A U-Net (Ronneberger et al., 2015) that finds the pixels of discs in noisy images. Its loss is the sum of Dice and
+-- binary cross-entropy. The connections from the way down to the way up are skips, so the list can be cut anywhere.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--image=...):
+--   image  images have image x image pixels
+--   width  channels of the first level; each level doubles them
+--   depth  levels, each of which halves the image
 local opt = strata.options { image = 32, width = 8, depth = 2 }
 
 local function double(from, to)
@@ -11,7 +16,8 @@ local function double(from, to)
   return { half(from, to), half(to, to) }
 end
 
-local function level(i, inside)       -- the level around what lies deeper
+-- Level i, around the deeper levels `inside`.
+local function level(i, inside)
   local width = opt.width * 2^i
   return {
     double(i == 0 and 1 or width / 2, width), strata.skip{"level" .. i}, nn.MaxPool2d{2},
@@ -31,7 +37,8 @@ local function loss(output, target)
   return dice + bce, { dice = dice, bce = bce }
 end
 
-local function discs(i)               -- micro-batch i: noise, and in it a disc an image
+-- Micro-batch i: noisy images with one disc each, and the masks of the discs.
+local function discs(i)
   local n, size = 8, opt.image
   local at = F.rand{n, 3, 1, 1}
   local y, x = F.arange(size):view{1, size, 1} / size, F.arange(size):view{1, 1, size} / size

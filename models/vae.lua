@@ -1,10 +1,16 @@
--- A variational autoencoder (Kingma and Welling, 2013) of the shipped digits: the loss consists of reconstruction and
--- the divergence of its code, which both are shown.
+-- A variational autoencoder (Kingma and Welling, 2013) for the handwritten digits that come with Strata. Its loss is
+-- the error of reconstruction plus the divergence of the code from a normal distribution; the log shows both parts.
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--hidden=...):
+--   hidden  width of the hidden layers
+--   code    numbers in the code of an image
+--   beta    weight of the divergence in the loss
 local opt = strata.options { hidden = 128, code = 8, beta = 1.0 }
 
-local Draw = strata.layer {           -- a code from its mean and logarithm of variance; both go on to the loss
+-- Draws a code from its mean and the logarithm of its variance, and passes both on to the loss.
+local Draw = strata.layer {
   name = "Draw",
   init = function(self)
     self.mean, self.log_variance = nn.Linear{opt.hidden, opt.code}, nn.Linear{opt.hidden, opt.code}
@@ -31,7 +37,8 @@ local function loss(given, target)
   return reconstruction + opt.beta * divergence, { reconstruction = reconstruction, divergence = divergence }
 end
 
-local function images(split)          -- an image is its own target
+-- Each image is its own target.
+local function images(split)
   return strata.data.digits{split=split}:map(function(x) return x, x end)
 end
 

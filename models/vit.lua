@@ -1,7 +1,18 @@
--- A vision transformer (Dosovitskiy et al., 2020): patches, a class token, learned positions. Small by default, it
--- learns the shipped digits; --image=224 --patch=16 --channels=3 --dim=768 --depth=12 --heads=12 is ViT-B/16.
+-- A vision transformer (Dosovitskiy et al., 2020) with patches, a class token and learned positions. By default it is
+-- small and trains on the handwritten digits that come with Strata.
+--   ViT-B/16:  --image=224 --patch=16 --channels=3 --dim=768 --depth=12 --heads=12
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
+
+-- Options, each of which is also a flag (--image=...):
+--   image     images have image x image pixels
+--   patch     patches have patch x patch pixels; image must be a multiple
+--   channels  channels of the images
+--   dim       width: numbers per patch
+--   depth     Transformer layers
+--   heads     attention heads; dim must be a multiple
+--   classes   number of classes
+--   dropout   share of values that a training step sets to 0
 local opt = strata.options {
   image = 8, patch = 2, channels = 1, dim = 64, depth = 4, heads = 4, classes = 10, dropout = 0.0,
 }

@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 tempfile.tempdir = os.environ.get("TEST_TMPDIR")
 TOOLS = pathlib.Path(__file__).absolute().parent
 
-# Strata, as its command line shows it. The file `breaks` beside it says in which commands it does what.
+# A stand-in for Strata's command line. The file `breaks` beside it says which commands misbehave, and how.
 FAKE_STRATA = r"""#!/usr/bin/python3
 import json, os, pathlib, subprocess, sys, time
 here = pathlib.Path(__file__).parent

@@ -1,4 +1,4 @@
-# What the scripts here share: where things are, and how a step of the set-up shows. Sourced by bash.
+# Shared by the scripts here: the paths of folders, and the display of the steps of a set-up. Sourced by bash.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
@@ -6,7 +6,8 @@ export HOME
 cache=${STRATA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/strata}  # shared by all checkouts
 private=$root/.cache                                           # of this checkout: logs, stamps
 
-# step NAME  begins a step. Steps show on stderr, one line each; `strata plan --json` stays clean.
+# step NAME  begins a step. Steps are shown on stderr, one line each, so that the output of `strata plan --json` stays
+# clean.
 step() {
   step_name=$1 step_start=$SECONDS step_shown=$SECONDS
   progress ""
@@ -28,7 +29,7 @@ step_done() {
   printf '  %-10s %s, %d s\n' "$step_name" "$1" $((SECONDS - step_start)) >&2
 }
 
-# fail TEXT...  one line each, then the end.
+# fail TEXT...  prints the texts, one a line, and exits with an error.
 fail() {
   [[ -t 2 && -n ${step_name:-} ]] && printf '\r\033[K' >&2
   printf 'error: %s\n' "$1" >&2
@@ -36,7 +37,7 @@ fail() {
   exit 1
 }
 
-# run_bazel LOG COMMAND ARGUMENT...  runs Bazel; all that it says goes to a log, its progress shows.
+# run_bazel LOG COMMAND ARGUMENT...  runs Bazel. Its output goes to a log; its progress is shown.
 run_bazel() {
   local log=$1 command=$2
   shift 2
@@ -45,7 +46,8 @@ run_bazel() {
   return "${PIPESTATUS[0]}"
 }
 
-# Its lines are `[actions done / known] what; how long` or `[...] 3 / 24 tests; what; how long`.
+# Shows the progress in Bazel's output. Its lines are `[actions done / known] what; how long` or
+# `[...] 3 / 24 tests; what; how long`.
 bazel_progress() {
   local line
   while IFS= read -r line; do
@@ -59,7 +61,7 @@ bazel_progress() {
   done
 }
 
-# bazel_messages LOG  prints what Bazel said about failures, and no more.
+# bazel_messages LOG  prints only those messages of Bazel that are about failures.
 bazel_messages() {
   sed -E -e '/^(INFO|DEBUG|Loading|Analyzing|Starting local|FAILED: Build|Use --|Executed)/d' \
     -e '/^\[[0-9,]+ \/ [0-9,]+\]/d' -e '/^\/\/.* PASSED/d' -e 's/: error executing command .*//' \

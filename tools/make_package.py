@@ -25,10 +25,10 @@ import zipfile
 
 PLATFORM = "manylinux_2_36_x86_64"
 MOST_BYTES = 20_000_000
-# Where the loader looks: beside the library, and for PyTorch beside the package, as pip puts both.
+# The paths of the loader: beside the library, and for PyTorch beside the package, where pip installs both.
 RUN_PATH = "$ORIGIN:$ORIGIN/../../torch/lib"
 CUDA_RUN_PATH = RUN_PATH + ":$ORIGIN/../../nvidia/cu13/lib:$ORIGIN/../../nvidia/nccl/lib"
-# What every Linux with this glibc has, and what LibTorch brings.
+# The libraries that every Linux with this glibc has, and those that LibTorch brings.
 SYSTEM = re.compile(r"(libc|libm|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so(\.\d+)*$")
 OF_TORCH = re.compile(r"lib(torch|c10|cudart|nccl)")
 DEBIAN = "/usr/lib/x86_64-linux-gnu"

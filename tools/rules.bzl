@@ -4,7 +4,7 @@ They take the attributes of the rules that they wrap.
 """
 
 _COPTS = [
-    # Of targets that depend on LibTorch this finds the precompiled header, of others an empty file.
+    # For targets that depend on LibTorch this is the precompiled header, for others an empty file.
     "-include",
     "precompiled_torch.h",
     "-idirafter",
@@ -15,8 +15,8 @@ _COPTS = [
     "-Werror",
     "-Wnon-virtual-dtor",
     "-Woverloaded-virtual",
-    # GCC 12 sees overlaps and overflows in std::string and in LibTorch's reference counts that are not there (its bugs
-    # 105651 and 105329).
+    # GCC 12 warns of overlaps and overflows in std::string and in LibTorch's reference counts that do not exist (its
+    # bugs 105651 and 105329).
     "-Wno-restrict",
     "-Wno-array-bounds",
     "-Wno-stringop-overflow",
@@ -24,7 +24,7 @@ _COPTS = [
 
 _PRECOMPILED = ["//third_party/torch:without"]
 
-# What each executable holds once, for itself and for the shared libraries that it loads.
+# The code that each executable contains once, for itself and for the shared libraries that it loads.
 _EXECUTABLE_DEPS = ["//engine/base:log"]
 
 def strata_library(name, copts = [], deps = [], linkstatic = True, **kwargs):
@@ -55,8 +55,8 @@ def sources():
         visibility = ["//tests/house:__pkg__"],
     )
 
-# A test's own code runs once; GCC takes half the time for it at -O1, but then sees more reads beyond the end of a string
-# that are not there.
+# A test's own code runs only once, and GCC compiles it in half the time with -O1. But with -O1 it warns of reads beyond
+# the end of a string that do not exist.
 _TEST_COPTS = _COPTS + ["-O1", "-Wno-stringop-overread"]
 
 def strata_test(name, copts = [], deps = [], size = "small", linkstatic = True, **kwargs):

@@ -22,13 +22,13 @@ from unittest import mock
 from xml.etree import ElementTree
 
 sys.dont_write_bytecode = True
-tempfile.tempdir = os.environ.get("TEST_TMPDIR")  # Bazel's, not the machine's
+tempfile.tempdir = os.environ.get("TEST_TMPDIR")  # Bazel's folder, not the machine's
 TOOLS = pathlib.Path(__file__).absolute().parent
 sys.path.insert(0, str(TOOLS))
 import wheels
 
-# Builds a launcher that prints launcher/main.cc and its arguments, and counts its runs; or says what
-# the file .fake/says holds. (The state of hidden folders is no input of the build.)
+# Builds a launcher that prints launcher/main.cc and its arguments, and counts its runs; or prints the file .fake/says
+# if there is one. (Hidden folders are not inputs of the build.)
 FAKE_BAZEL = r"""#!/bin/bash
 root=$(dirname "$0")/.. fake=$(dirname "$0")/../.fake
 [[ $1 == query ]] && exec cat "$fake/$(grep -o -E 'gpu|browser' <<<"$2" | head -1)"
@@ -225,7 +225,7 @@ class SetupTest(Checkout):
         self.write("updates", "")
         self.write("bin/id", "#!/bin/bash\necho 0\n", 0o755)
         self.write("bin/dpkg-query", f"#!/bin/bash\ncat {self.root}/packages\n", 0o755)
-        # An update during another one fails, as the real one does; installing makes all be there.
+        # As with the real one, an update during another one fails; after installing, all packages are there.
         self.write("bin/apt-get", f"""#!/bin/bash
 case " $* " in
   *" update "*)

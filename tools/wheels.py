@@ -14,7 +14,7 @@ import threading
 import time
 import zipfile
 
-# What the wheels were made for; whichever Python runs here, these are the ones to download.
+# The Python version and platform of the wheels. These are downloaded whichever Python runs here.
 _TAGS = ["--python-version=3.11", "--implementation=cp", "--abi=cp311", "--abi=none"] + [
     f"--platform={platform}"
     for platform in ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "any"]
@@ -66,7 +66,7 @@ def make_once(target, make):
         if not target.exists():
             partial = target.with_name(f"{target.name}.partial")
             make(partial)
-            # The name says that it is whole, so its bytes reach the disk before the name does.
+            # The final name means that the content is complete, so the content is written to disk before the renaming.
             subprocess.run(["sync", "--file-system", partial], check=True)
             partial.rename(target)
 

@@ -1,4 +1,4 @@
-// The arguments of a call with positions and names.
+// Arguments: the arguments of one call, by position and by name.
 #include "lua/core/arguments.h"
 
 #include "engine/base/text.h"
@@ -8,7 +8,7 @@
 namespace strata::lua {
 namespace {
 
-/// Whether the table at `index` has names only, at least one.
+/// True if the table at `index` has at least one name and no positions.
 bool HasNamesOnly(lua_State* L, int index) {
   if (!IsPlainTable(L, index)) return false;
   const TableShape shape = ShapeOf(L, index);

@@ -1,4 +1,4 @@
-// The arguments of a call with positions and names. Internal to lua/.
+// Arguments: the arguments of one call, by position and by name. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -10,18 +10,19 @@
 
 namespace strata::lua {
 
-/// `f{1, 2, x=3}`, `f(1, 2, {x=3})` and, without names, `f(1, 2)` and `f{1, 2}` mean the same.
+/// The arguments of one call. `f{1, 2, x=3}` and `f(1, 2, {x=3})` mean the same; so do `f(1, 2)`
+/// and `f{1, 2}`.
 class Arguments {
  public:
-  /// Those from stack index `first` to the top.
+  /// Reads the arguments from stack index `first` to the top of the stack.
   Arguments(lua_State* L, int first);
 
   int positions() const { return positions_; }
-  /// Pushes one by its position, counted from 1.
+  /// Pushes the argument at `position`, counted from 1.
   void PushPosition(int position) const;
 
-  /// The arguments with positions, and those with names, as plain data. Throws ConfigError for one
-  /// that is no plain data; the text names it as an argument of `subject`.
+  /// The arguments with positions and those with names, as plain data. Both throw ConfigError for
+  /// an argument that is not plain data; the message names it as an argument of `subject`.
   Value::List Positional(const std::string& subject) const;
   Value::Map Named(const std::string& subject) const;
 
@@ -30,12 +31,13 @@ class Arguments {
   int first_;
   int table_ = 0;  // stack index of the table in f{...}; 0 = there is none
   int positions_ = 0;
-  int named_table_ = 0;  // where the names are
+  int named_table_ = 0;  // stack index of the table with the named arguments
   std::vector<std::string> names_;
 };
 
-/// A table of options, or null, as Canonicalize() makes it complete. `subject` is who takes the
-/// options: "simulate". Throws ConfigError as that does.
+/// Checks and completes a table of options (or null) by Canonicalize(). `subject` is the name of
+/// the function that takes the options, such as "simulate". Throws ConfigError as Canonicalize()
+/// does.
 Value OptionsOf(const Value& given, const FieldTable& fields, const std::string& subject);
 
 }  // namespace strata::lua

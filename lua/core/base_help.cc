@@ -1,4 +1,4 @@
-// What help() says of base Lua's functions, with what differs from PUC Lua's.
+// The texts of help() for the functions of base Lua, with the differences from PUC Lua.
 
 #include <string_view>
 
@@ -125,7 +125,7 @@ void NoteBaseHelp(lua_State* L) {
       lua_getfield(L, -1, step.c_str());
       lua_remove(L, -2);
     }
-    // LuaJIT leaves some of 5.1's old names out, depending on how it was built.
+    // Depending on its build, LuaJIT lacks some of Lua 5.1's functions; their help is skipped.
     if (!lua_isnil(L, -1)) NoteHelp(L, -1, line);
     lua_pop(L, 1);
   }

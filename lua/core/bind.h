@@ -1,5 +1,5 @@
-// Bindings by signature: the arguments are taken from Lua, what the function gives is pushed.
-// Internal to lua/.
+// Function<>: makes a lua_CFunction from a C++ function. It derives from the signature how each
+// argument is read from Lua and how the result is pushed. Internal to lua/.
 //
 //   {"dims", Function<&Topology::dims>},                // a field, or a method without arguments
 //   {"size", Function<&Topology::Size, "an axis">},     // errors say "expected an axis, got ..."
@@ -33,13 +33,13 @@ inline constexpr bool kIsA = false;
 template <template <class...> class Template, class... T>
 inline constexpr bool kIsA<Template, Template<T...>> = true;
 
-/// What a function gives that has pushed its results itself.
+/// The result type of a C++ function that has pushed its results itself.
 struct Pushed {
   int results = 1;
 };
 
-/// Pushes a C++ value: booleans, numbers, texts, plain data, objects with a TypeOf, maps of
-/// these with names, and ranges of these as lists. An empty optional is nil.
+/// Pushes a C++ value: a boolean, number, text, Value, or object with a TypeOf; a map from names to
+/// such values as a table; a range of them as a list. An empty optional becomes nil.
 template <class T>
 void Push(lua_State* L, const T& value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -72,8 +72,8 @@ void Push(lua_State* L, const T& value) {
   }
 }
 
-/// The argument at `index` as a C++ value. `what` is what errors expect. To be specialised for
-/// further types.
+/// Reads the argument at `index` as a C++ value. `what` names the expected value in errors.
+/// Specialise it for further types.
 template <class T>
 T ArgumentAt(lua_State* L, int index, const char* what) {
   if constexpr (kIsA<std::optional, T>) {
@@ -91,14 +91,14 @@ T ArgumentAt(lua_State* L, int index, const char* what) {
   }
 }
 
-/// A text as a template's argument.
+/// A string literal as a template argument.
 template <size_t size>
 struct Words {
   consteval Words(const char (&from)[size]) { std::copy_n(from, size, text); }
   char text[size];
 };
 
-/// The signature of a function, with the object of a member as its first parameter.
+/// The parameter types of a function; for a member, the first one is its object.
 template <class... T>
 struct Parameters {
   static constexpr bool kTakesState = (std::is_same_v<T, lua_State*> || ...);
@@ -114,13 +114,13 @@ template <class Lambda>
 requires std::is_class_v<Lambda>
 auto ParametersOf(Lambda lambda) -> decltype(ParametersOf(+lambda));
 
-/// How an argument is kept while the function runs.
+/// The type in which an argument is stored while the function runs.
 template <class T, class Bare = std::remove_cvref_t<T>>
 using Kept = std::conditional_t<
     HasObjectType<Bare>, Bare&,
     std::conditional_t<std::is_same_v<Bare, std::string_view>, std::string, Bare>>;
 
-/// The next argument: an object of ours, or a value with the next of the words.
+/// Reads the next argument: one of our objects, or a value described by the next of `words`.
 template <class T>
 Kept<T> TakeArgument(lua_State* L, int& index, const char* const*& words) {
   using Bare = std::remove_cvref_t<T>;
@@ -156,15 +156,17 @@ int BodyOf(lua_State* L) {
   return CallWithArguments<kFunction, kWords...>(L, decltype(ParametersOf(kFunction))());
 }
 
-/// The lua_CFunction of a function, a member or a lambda without captures. Its parameters may be
-/// the state, objects with a TypeOf, and what ArgumentAt() knows; of these each has its words.
+/// The lua_CFunction for a function, a member, or a lambda without captures. Its parameters may be
+/// the lua_State, objects with a TypeOf, and types that ArgumentAt() reads. Each parameter of the
+/// last kind needs one entry in kWords, which says in errors what was expected.
 template <auto kFunction, Words... kWords>
 int Function(lua_State* L) {
   using All = decltype(ParametersOf(kFunction));
   return RunBody(L, BodyOf<kFunction, kWords...>, All::kTakesState ? -1 : All::kFromLua);
 }
 
-/// The same for a function that takes the state and looks at `most` arguments; see Bound().
+/// As Function<>, for a function that takes the lua_State and reads at most `most` arguments; see
+/// Bound().
 template <int most, auto kFunction, Words... kWords>
 int FunctionOf(lua_State* L) {
   return RunBody(L, BodyOf<kFunction, kWords...>, most);

@@ -1,4 +1,4 @@
-// Bindings by signature: what they take, push and refuse.
+// Bindings by signature: the arguments they take, the results they push, and the errors they raise.
 #include "lua/core/bind.h"
 
 #include <map>

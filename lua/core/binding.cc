@@ -1,4 +1,4 @@
-// What bindings share.
+// Running the body of a binding, and the errors, arguments and tables that all bindings share.
 #include "lua/core/binding.h"
 
 #include <cstring>
@@ -18,7 +18,8 @@ namespace {
 void PushError(lua_State* L, std::string_view text) {
   State::Core& core = State::Core::Of(L);
   const std::string place = core.Place(L);
-  // Declarations show where their call is; its lines say more.
+  // An error from a declaration already begins with the line of its call. PlaceOfKey() may name a
+  // more exact line within that call, so the place is taken off and added again.
   const bool is_here = !place.empty() && text.starts_with(place + ": ");
   if (is_here) text.remove_prefix(place.size() + 2);
   const bool is_placed = place.empty() || HasPlace(text);
@@ -32,7 +33,7 @@ void RefuseTables(lua_State* L, int first) {
   }
 }
 
-/// True when `body` came to its end; else the error's text is on the stack.
+/// True if `body` returned normally. Otherwise the error's text is at the top of the stack.
 bool TryBody(lua_State* L, Body body, int most, int& results) {
   try {
     if (most >= 0) RefuseTables(L, most + 1);
@@ -59,7 +60,7 @@ int RefuseName(lua_State* L) {
                         DidYouMean(name, ShapeOf(L, 1).names, kListed)));
 }
 
-/// Makes the function at the top of the stack, which it takes away, the __index of the table below.
+/// Pops the function at the top of the stack and makes it the __index of the table below.
 void SetIndex(lua_State* L) {
   lua_newtable(L);
   lua_insert(L, -2);

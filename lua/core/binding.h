@@ -1,4 +1,4 @@
-// Writing C++ functions that Lua calls. Internal to lua/.
+// Helpers for C++ functions that Lua calls. Internal to lua/.
 //
 //   int Rank(lua_State* L) {            // check, call, translate, return
 //     const Topology& topology = Self<Topology>(L);
@@ -7,8 +7,8 @@
 //   }
 //   lua_pushcfunction(L, Bound<Rank>);
 //
-// A body may throw strata's exceptions, and may call what raises Lua's errors: LuaJIT unwinds as
-// C++ does, so destructors run. It must not catch (...), which would swallow Lua's errors.
+// A body may throw strata's exceptions and may call functions that raise Lua errors: LuaJIT unwinds
+// the C++ stack, so destructors run. It must not use catch (...), which would swallow Lua errors.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,18 @@
 
 namespace strata::lua {
 
-/// The registry's name of the library.
+/// The registry key of the library's table.
 inline constexpr char kLibrary[] = "strata.library";
 
 using Body = int (*)(lua_State*);
 
-/// Runs `body`; an exception becomes a Lua error at the caller's line. No C++ exception crosses
-/// Lua, where it would lose its text. `most` is the number of arguments that the body looks at. A
-/// table behind them is an error, since it would be options that nobody reads. -1: it looks at all.
+/// Runs `body` and turns an exception into a Lua error at the caller's line: a C++ exception that
+/// passed through Lua would lose its text. `most` is the number of arguments that the body reads. A
+/// table after these is an error, since it would hold options that are not read. With -1 the body
+/// reads all arguments.
 int RunBody(lua_State* L, Body body, int most);
 
-/// The lua_CFunction of a body. `most` counts the object of a method.
+/// The lua_CFunction of a body. `most` includes the object of a method.
 template <Body kBody, int most = -1>
 int Bound(lua_State* L) {
   return RunBody(L, kBody, most);
@@ -42,40 +43,42 @@ int Bound(lua_State* L) {
 struct NamedFunction {
   const char* name;
   lua_CFunction function;
-  /// For help(): "strata.read(path): a file's text", then any further lines.
+  /// The text of help(): "strata.read(path): a file's text", then any further lines.
   const char* help = "";
-  /// The fields of the table that it takes, for completion; null where it takes none.
+  /// The fields of the table that the function takes, for completion; null if it takes none.
   const FieldTable& (*fields)() = nullptr;
-  /// Pushes the type of what it gives, for completion behind a call: GivenType<Plan>; null where
-  /// that is no object of ours, or only running it could tell.
+  /// Pushes the type of the function's result, such as GivenType<Plan>, so that a chained call can
+  /// be completed. Null if the result is not an object of ours or its type is only known at run
+  /// time.
   lua_CFunction gives = nullptr;
 };
 
-/// Sets functions in the table at the top of the stack, and notes what help() says of them.
+/// Adds functions to the table at the top of the stack and registers their help.
 void SetFunctions(lua_State* L, std::span<const NamedFunction> functions);
 
-/// Makes reading a name that the table at the top of the stack lacks call `function`(table, name).
+/// Makes reading an unknown name of the table at the top of the stack call `function`(table, name).
 void SetUnknownName(lua_State* L, lua_CFunction function);
-/// Makes it an error: "there is no PREFIXname", with the nearest name, or with all where none is
-/// near and they are few.
+/// Makes reading an unknown name an error: "there is no PREFIXname", followed by the nearest name,
+/// or by all names if none is near and there are few.
 void RefuseUnknownNames(lua_State* L, std::string_view prefix);
 
 void PushText(lua_State* L, std::string_view text);
 /// The text of a string. REQUIRES: a string at `index`; the view lives as long as it is there.
 std::string_view TextAt(lua_State* L, int index);
 
-/// Arguments. Each throws ConfigError "expected WHAT, got ..." unless the value is one; a whole
-/// number has no fraction and fits an int64.
+/// Each of these reads an argument and throws ConfigError "expected WHAT, got ..." if it has
+/// another type. An integer must have no fraction and fit into int64.
 std::string TextArgument(lua_State* L, int index, std::string_view what);
 int64_t IntArgument(lua_State* L, int index, std::string_view what);
 double NumberArgument(lua_State* L, int index, std::string_view what);
 void CheckFunction(lua_State* L, int index, std::string_view what);
 
-/// An error of another library for users: LibTorch's ends with a back-trace of kilobytes. At most a
-/// few lines are left.
+/// Shortens another library's error message for users: LibTorch's messages end with a back-trace of
+/// kilobytes. At most a few lines are kept.
 std::string ForeignText(std::string_view text);
 
-/// What stands at `index`, for messages: "the number 3.5", "a list of 3", "a layer", "nothing".
+/// Describes the value at `index` for messages: "the number 3.5", "a list of 3", "a layer",
+/// "nothing".
 std::string Describe(lua_State* L, int index);
 [[noreturn]] void ThrowExpected(lua_State* L, int index, std::string_view what);
 

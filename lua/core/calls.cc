@@ -1,5 +1,5 @@
-// Only the thread that runs a script may look at its stack: who asks leaves a note, and the hook of
-// that thread answers between two instructions.
+// ScriptCalls(). Only the thread that runs a script may look at its stack. So the asking thread
+// sets a flag, and the hook of the script's thread answers between two instructions.
 #include "lua/core/calls.h"
 
 #include <sys/syscall.h>
@@ -24,15 +24,15 @@ std::atomic<int> sessions = 0;
 std::atomic<bool> is_asked = false;
 std::mutex mutex;
 std::condition_variable answered;
-// Guarded by the mutex.
+// These are guarded by the mutex.
 bool has_answer = false;
 int answer_thread = 0;
 std::string answer;
 
-/// Of the thread.
+/// The state of this thread's innermost OutsideScript.
 thread_local lua_State* volatile outside = nullptr;
 
-/// Allocates nothing and only reads the state: a signal's handler calls it.
+/// A signal handler calls this function, so it allocates nothing and only reads the state.
 size_t WriteCalls(lua_State* L, char* text, size_t size) {
   size_t used = 0;
   lua_Debug call;

@@ -1,4 +1,4 @@
-// Where a script is that does not return: for reports of hangs.
+// The call stack of a running script, for reports of hangs.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,23 @@ struct lua_State;
 
 namespace strata::lua {
 
-/// The calls of the script that this thread of the process runs (its gettid(); 0: any thread), the
-/// innermost first, a line each: "  net.lua:14 in forward". For any other thread; waits for up to
-/// 0.1 s. "" where the thread runs no script, or is in a C function all that time.
+/// The call stack of the script that the thread `thread` (a gettid(); 0: any thread) of this
+/// process runs. The innermost call comes first, one call a line: "  net.lua:14 in forward". Call
+/// it from another thread; it waits up to 0.1 s for the script's thread to answer. Returns "" if
+/// the thread runs no script, or stays in a C function for that time.
 std::string ScriptCalls(int thread);
 
-/// The same of the calling thread while an OutsideScript lives there, also in a signal's handler:
-/// into `text`, as many bytes as are given back.
+/// Writes the calling thread's call stack, in the same form, into `text` and returns the number of
+/// bytes written. Works only while an OutsideScript lives on this thread, then also in a signal
+/// handler; otherwise it writes nothing.
 size_t CallsHere(char* text, size_t size);
 
-/// While one lives, this thread does for a function of the script what does not touch the script's
-/// state, such as an operator of tensors: nothing but a report may read the state, and nobody
-/// changes it. It costs two writes to memory.
+/// Marks a part of a script's call in which this thread does not touch the Lua state, such as an
+/// operator of tensors. While the object lives, the state does not change, so a report may read it.
+/// It costs two writes to memory.
 class OutsideScript {
  public:
-  /// `L`: who calls; null where a script may run again.
+  /// `L` is the state that called; null marks the reverse, a part in which a script may run again.
   explicit OutsideScript(lua_State* L);
   ~OutsideScript();
   OutsideScript(const OutsideScript&) = delete;
@@ -32,10 +34,10 @@ class OutsideScript {
   lua_State* const before_;
 };
 
-/// For the hook: answers whoever has asked.
+/// Called by the hook: publishes this thread's call stack if ScriptCalls() is waiting for it.
 void AnswerCalls(lua_State* L);
 
-/// While one lives, a script may run, and who asks waits for its answer.
+/// While at least one object lives, a script may be running, so ScriptCalls() waits for its answer.
 class MayRunScript {
  public:
   MayRunScript();

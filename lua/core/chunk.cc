@@ -55,7 +55,7 @@ std::string PathWithin(const std::string& folder, std::string_view relative,
 
 void LoadText(lua_State* L, std::string_view text, const std::string& lua_name) {
   if (text.starts_with('\x1b')) {
-    // Lua's names of chunks begin with '@' or '='.
+    // `lua_name` begins with '@' or '=', which is not part of the name.
     throw ConfigError(Str(lua_name.substr(1), ": scripts are text; this is bytecode"));
   }
   const int status = luaL_loadbufferx(L, text.data(), text.size(), lua_name.c_str(), "t");
@@ -63,7 +63,7 @@ void LoadText(lua_State* L, std::string_view text, const std::string& lua_name) 
   if (status == 0) return;
   std::string error(TextAt(L, -1));
   const std::string name = lua_name.substr(1);
-  if (name.size() >= LUA_IDSIZE) error.replace(0, LUA_IDSIZE - 1, name);  // Lua has shortened it
+  if (name.size() >= LUA_IDSIZE) error.replace(0, LUA_IDSIZE - 1, name);  // Lua shortened it
   throw ConfigError(error + SyntaxHint(error, text));
 }
 

@@ -1,4 +1,4 @@
-// Reading and loading scripts: files, texts, paths that a script names, and the places of errors.
+// Reads and loads scripts: files, texts, paths named by a script, and the places of errors.
 // Internal to lua/.
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace strata::lua {
 
-/// The most bytes of a script, and of a module.
+/// The largest size of a script or module, in bytes.
 inline constexpr size_t kMaxScript = size_t{16} << 20;
 
-/// The text of a file. `what` says in errors what the file is for, "the script". Throws ConfigError
-/// when the file is missing, no regular file, unreadable, or larger than `most` bytes.
+/// Reads a whole file. `what` is the file's role in errors: "the script". Throws ConfigError if the
+/// file is missing, is not a regular file, cannot be read, or is larger than `most` bytes.
 std::string ReadText(const std::string& path, std::string_view what, size_t most);
 
 /// The full path of the file `relative` in `folder` or below it; symbolic links are resolved.
@@ -34,13 +34,13 @@ void LoadChunk(lua_State* L, const std::string& name, Chunk chunk);
 /// name. The script's `require` looks in the script's folder.
 void LoadScript(lua_State* L, const std::string& path);
 
-/// The line that an error in a call f{key=..., ...} over several lines is about. Lua knows only the
-/// first or the last line of the call: `place`, "FILE:LINE". When the error's text has the name of
-/// a key of the table, the result is the place of that key, else `place`.
+/// Finds the line of a call f{key=..., ...} over several lines that an error is about. Lua knows
+/// only the first or the last line of the call: `place`, "FILE:LINE". If the error's text contains
+/// a key of the table, the result is the place of that key; otherwise it is `place`.
 std::string PlaceOfKey(const State::Core& core, const std::string& place, std::string_view text);
 
-/// A path that a script has written, which is relative to the folder of the calling chunk. The
-/// result is in the form in which the user wrote the folder.
+/// Resolves a path written in a script, which is relative to the folder of the calling chunk. The
+/// result begins with that folder as the user wrote it.
 std::string PathFromScript(lua_State* L, const std::string& path);
 
 }  // namespace strata::lua

@@ -1,4 +1,4 @@
-// Between Lua's values and plain data.
+// Conversion between Lua values and Value.
 #include "lua/core/convert.h"
 
 #include <algorithm>
@@ -17,9 +17,9 @@ namespace {
 constexpr double kExact = 9007199254740992;  // 2^53: beyond it a double skips integers
 constexpr int kMaxDepth = 100;
 constexpr int kMaxHoles = 64;
-constexpr size_t kMaxLine = 400;  // std::regex recurses for every letter
+constexpr size_t kMaxLine = 400;  // std::regex recurses for every character
 
-constexpr char kWatched[] = "strata.watched";  // in the metatables of WatchData()
+constexpr char kWatched[] = "strata.watched";  // a field of the metatables that WatchData() sets
 
 // The registry's table of functions: id -> function and function -> id.
 constexpr char kFunctions[] = "strata.functions";
@@ -30,10 +30,11 @@ int Absolute(lua_State* L, int index) {
 
 std::string Inside(std::string_view path, std::string_view name) { return Str(path, ".", name); }
 
-/// 30 lines of `t = {t, t}` are a billion values, which Lua's own memory does not show.
+/// The limit on converted values. 30 lines of `t = {t, t}` make a billion values in thirty tables,
+/// so Lua's own limit of memory does not stop them.
 constexpr int64_t kMostValues = 10'000'000;
 
-/// How deep a value lies, and how many were converted so far.
+/// The nesting depth of a value, and the number of values converted so far.
 struct Walk {
   int depth;
   int64_t* values;
@@ -115,7 +116,7 @@ Value AnyValue(lua_State* L, int index, const std::string& path, Walk walk) {
   }
 }
 
-/// Pushes the registry's table of functions, which is made when it is missing.
+/// Pushes the registry's table of functions and creates it if it is missing.
 void PushFunctions(lua_State* L) { luaL_newmetatable(L, kFunctions); }
 
 int FunctionId(lua_State* L, int function) {
@@ -156,7 +157,7 @@ std::string FunctionSource(lua_State* L, const lua_Debug& info) {
   return text;
 }
 
-/// What a function caught of numbers, texts and booleans, as text.
+/// The numbers, texts and booleans among a function's upvalues, as text.
 std::string CaughtValues(lua_State* L, int function) {
   std::string text;
   for (int i = 1; const char* name = lua_getupvalue(L, function, i); ++i) {
@@ -167,7 +168,8 @@ std::string CaughtValues(lua_State* L, int function) {
   return text;
 }
 
-/// Pushes a map's name as a table's key: "1" was a position.
+/// Pushes a map's name as a table key. A name such as "1" stands for a position, so it becomes a
+/// number.
 void PushName(lua_State* L, const std::string& name) {
   const bool digits = !name.empty() && name.size() < 9 && name[0] != '0' &&
                       name.find_first_not_of("0123456789") == std::string::npos;
@@ -178,7 +180,7 @@ void PushName(lua_State* L, const std::string& name) {
   }
 }
 
-/// The keys of a list, and of the positions in a table with names.
+/// True for a key of a list, and for a position in a table with names.
 bool IsPosition(lua_State* L, int index) {
   if (lua_type(L, index) != LUA_TNUMBER) return false;
   const double key = lua_tonumber(L, index);
@@ -211,7 +213,7 @@ void PushValue(lua_State* L, const Value& value) {
     case Value::Kind::kString:
       return PushText(L, value.as_string());
     case Value::Kind::kFunction:
-      // A job says "no function" so.
+      // In a job, a negative id means "no function".
       if (value.as_function().id < 0) return lua_pushnil(L);
       return PushFunction(L, value.as_function());
     case Value::Kind::kList:
@@ -262,7 +264,7 @@ std::string FunctionName(lua_State* L, int index) {
   static const std::regex kDefinition(R"((?:function\s+([\w.:]+)\s*\(|([\w.]+)\s*=\s*function\b))");
   std::smatch match;
   if (!std::regex_search(line, match, kDefinition)) return "";
-  // Two functions in one line cannot be told apart: then neither has a name.
+  // Two functions in one line cannot be told apart, so neither gets a name.
   static const std::regex kAnother(R"(\bfunction\b)");
   for (const std::string& beside : {match.prefix().str(), match.suffix().str()}) {
     if (std::regex_search(beside, kAnother)) return "";

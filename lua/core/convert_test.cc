@@ -1,4 +1,4 @@
-// Values on their way through Lua and back.
+// Round trips of values through Lua.
 
 #include "lua/core/convert.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// What `value` is after it was a value of Lua's.
+/// Converts `value` to a Lua value and back.
 Value RoundTrip(State& state, const Value& value) {
   Value result;
   Session(state).Run([&](lua_State* L) {
@@ -27,8 +27,8 @@ Value RoundTrip(State& state, const Value& value) {
   return result;
 }
 
-/// Plain data that Lua can hold: no null inside a table, no map that is empty (Lua's empty table is
-/// a list), no name that is a position, no integer beyond 2^53, no double that is whole.
+/// Generates plain data that Lua can hold: no null inside a table, no empty map (Lua's empty table
+/// is a list), no name that is a position, no integer beyond 2^53, no double that is whole.
 rc::Gen<Value> Data(int depth) {
   auto leaf = rc::gen::oneOf(
       rc::gen::map(rc::gen::arbitrary<bool>(), [](bool b) { return Value(b); }),
@@ -62,7 +62,7 @@ TEST_F(Convert, DataSurvivesTheRoundTrip) {
 TEST_F(Convert, JsonSurvivesTheRoundTrip) {
   State& lua = state();
   EXPECT_TRUE(rc::check([&] {
-    // Bytes that are no UTF-8 are no JSON: texts come from JSON's own writer.
+    // JSON can only hold valid UTF-8, so the texts come from JSON's own writer.
     const Value value = *rc::gen::map(
         rc::gen::container<std::vector<int>>(rc::gen::arbitrary<int>()),
         [](const std::vector<int>& ints) { return Value(Value::List(ints.begin(), ints.end())); });
@@ -166,7 +166,7 @@ TEST_F(Convert, TablesNestToALimit) {
   EXPECT_THROW(nested(102), ConfigError);
 }
 
-// As data they are a billion values, though Lua holds thirty tables.
+// Lua holds thirty tables, but as data they are a billion values.
 TEST_F(Convert, ATableThatStandsInManyPlacesCountsInEach) {
   Session(state()).Run([&](lua_State* L) {
     lua_newtable(L);

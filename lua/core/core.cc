@@ -1,4 +1,4 @@
-// The data of a state: its hook, its errors, its turn among threads.
+// The data of a state, its hook, its conversion of errors, and its turn among threads.
 #include "lua/core/core.h"
 
 #include <algorithm>
@@ -21,15 +21,15 @@
 namespace strata::lua {
 namespace {
 
-/// Instructions between two looks at the limits: some 0.1 ms.
+/// Instructions between two checks of the limits: about 0.1 ms.
 constexpr int kHookInterval = 10000;
-/// C functions of ours that may wait for Lua functions at once; a level takes a few KB of stack.
+/// The largest nesting of C functions of ours that call Lua; each level takes a few KB of stack.
 constexpr int kMaxCCalls = 180;
-/// C functions of ours that wait for Lua functions. They fill the stack of their thread, whatever
-/// other threads do while this one gives the turn away.
+/// The number of C functions of ours on this thread's stack that are calling Lua. It is per thread:
+/// while this thread gives the turn away, other threads nest on their own stacks.
 thread_local int c_calls = 0;
 
-/// Memory for collecting garbage when there is none left.
+/// Extra memory, in bytes, that the garbage collector may use after the limit was reached.
 constexpr size_t kReserve = size_t{1} << 20;
 
 void* Allocate(void* core, void* block, size_t old_size, size_t new_size) {
@@ -44,8 +44,8 @@ std::string PlaceOf(const lua_Debug& info) { return Str(SourceName(info), ":", i
 
 bool IsOwn(const lua_Debug& info) { return std::strcmp(info.source, kOwnChunk) == 0; }
 
-/// Called for new lines and every so many instructions. Once a script was told to stop, the hook
-/// comes back at every instruction, so that no pcall() lets it go on.
+/// Lua calls it for new lines and every hook_interval instructions. Once a script must stop, the
+/// hook is called at every instruction, so that no pcall() lets the script go on.
 void Hook(lua_State* L, lua_Debug* event) {
   State::Core& core = State::Core::Of(L);
   AnswerCalls(L);
@@ -62,13 +62,14 @@ void Hook(lua_State* L, lua_Debug* event) {
   lua_error(L);
 }
 
-/// An error's text: strings as they are, other values as they print.
+/// The text of an error value: strings as they are, other values by their description.
 std::string ErrorText(lua_State* L, int index) {
   if (lua_type(L, index) == LUA_TSTRING) return std::string(TextAt(L, index));
   return Str("the script raised ", Describe(L, index), " as an error");
 }
 
-/// The message handler of protected calls: adds the place while the stack still shows it.
+/// The message handler of protected calls. It adds the place to the message while the stack still
+/// shows it.
 int AddPlace(lua_State* L) {
   std::string text = ErrorText(L, 1);
   text += ComparisonHint(text);
@@ -86,7 +87,7 @@ std::string OutOfMemory(State::Core& core) {
              FormatBytes(static_cast<double>(core.limits.memory_limit())), " of memory");
 }
 
-/// Throws the error value at the top of the stack as what it was before it became one.
+/// Throws the error at the top of the stack with the type that it had before it became a Lua error.
 [[noreturn]] void ThrowLuaError(lua_State* L, int status) {
   State::Core& core = State::Core::Of(L);
   std::string text;
@@ -107,8 +108,9 @@ int Collect(lua_State* L) {
   return 0;
 }
 
-/// What filled the memory is garbage once its call has ended, but LuaJIT would not collect it
-/// before the next allocation fails too.
+/// Collects garbage after the memory ran out. The objects that filled the memory are garbage once
+/// their call has ended, but LuaJIT would not collect them before the next allocation fails as
+/// well.
 void CollectGarbage(State::Core& core) {
   core.out_of_memory = false;
   core.limits.Lend(kReserve);
@@ -132,7 +134,7 @@ int RunProtected(lua_State* L) {
     run.error = std::current_exception();
   } catch (const std::bad_alloc&) {
     run.error = std::make_exception_ptr(ConfigError(OutOfMemory(State::Core::Of(L))));
-  } catch (const std::exception& error) {  // Not (...), which would take Lua's errors too.
+  } catch (const std::exception& error) {  // not (...), which would also catch Lua errors
     run.error = std::make_exception_ptr(ConfigError(ForeignText(error.what())));
   }
   return 0;
@@ -141,7 +143,7 @@ int RunProtected(lua_State* L) {
 int MakeCoroutine(lua_State* L) {
   auto* made = static_cast<lua_State**>(lua_touserdata(L, 1));
   *made = lua_newthread(L);
-  luaL_ref(L, LUA_REGISTRYINDEX);  // Kept for ever: coroutines are used again.
+  luaL_ref(L, LUA_REGISTRYINDEX);  // Coroutines are kept for ever and used again.
   return 0;
 }
 
@@ -267,7 +269,7 @@ void Session::Run(const std::function<void(lua_State*)>& body) {
 
   const MayRunScript may_run;
   const OutsideScript inside(nullptr);
-  std::string place = core_.last_place;  // of the line that waits for this, if one does
+  std::string place = core_.last_place;  // the line that waits for this call, if any
   ProtectedRun run{body, nullptr};
   const int status = lua_cpcall(L, RunProtected, &run);
   if (status == LUA_ERRMEM || core_.out_of_memory) {

@@ -1,4 +1,7 @@
-// Reads Lua source text: brackets, strings, chains of names.
+// A partial parser of Lua source text: brackets, strings, chains of names. The Scanner reads a text
+// once from left to right and records open and closed brackets; the ChainReader then walks back
+// from the end of the text and jumps over closed brackets. Both take linear time but for a binary
+// search at each bracket.
 #include "lua/core/expression.h"
 
 #include <algorithm>
@@ -17,7 +20,7 @@ bool IsName(std::string_view text) {
          std::all_of(text.begin(), text.end(), IsNameLetter);
 }
 
-/// The level of the long bracket that begins at `at` ("[[" is 0, "[=[" 1), or -1.
+/// The level of the long bracket that begins at `at` ("[[" has level 0, "[=[" level 1), or -1.
 int LongLevel(std::string_view text, size_t at) {
   if (at >= text.size() || text[at] != '[') return -1;
   size_t end = at + 1;
@@ -25,14 +28,15 @@ int LongLevel(std::string_view text, size_t at) {
   return end < text.size() && text[end] == '[' ? static_cast<int>(end - at) - 1 : -1;
 }
 
-/// The place behind the long bracket's end, npos where it has none.
+/// The position after the end of the long bracket; npos if it is not closed.
 size_t EndOfLong(std::string_view text, size_t at, int level) {
   const std::string close = "]" + std::string(static_cast<size_t>(level), '=') + "]";
   const size_t found = text.find(close, at);
   return found == text.npos ? found : found + close.size();
 }
 
-/// The place behind the closing quote of the string that begins at `at`, npos where it has none.
+/// The position after the closing quote of the string that begins at `at`; npos if it is not
+/// closed.
 size_t EndOfQuoted(std::string_view text, size_t at) {
   for (size_t i = at + 1; i < text.size(); ++i) {
     if (text[i] == '\\') {
@@ -44,7 +48,7 @@ size_t EndOfQuoted(std::string_view text, size_t at) {
   return text.npos;
 }
 
-/// Reads a text once, from left to right.
+/// Reads a text once, from left to right, and records its open and closed brackets and strings.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -57,16 +61,16 @@ class Scanner {
 
   std::vector<Open>& open() { return open_; }
 
-  /// Where the bracket or string begins whose last character is at `end`; npos where none ends.
+  /// The start of the bracket or string whose last character is at `end`; npos if none ends there.
   size_t BeginOf(size_t end) const {
     const auto found = std::ranges::lower_bound(closed_, end, {}, &Closed::end);
     return found == closed_.end() || found->end != end ? text_.npos : found->begin;
   }
 
-  /// A bracket or a string that ended.
+  /// A bracket or a string that is closed.
   struct Closed {
-    size_t begin = 0;  ///< its first character
-    size_t end = 0;    ///< its last one
+    size_t begin = 0;  ///< position of its first character
+    size_t end = 0;    ///< position of its last character
     Open open;
   };
   const std::vector<Closed>& closed() const { return closed_; }
@@ -125,7 +129,7 @@ class Scanner {
     open_.back().element_key.clear();
   }
 
-  /// `name =` at the beginning of an element.
+  /// Records the name of an element that begins with `name =`.
   void NoteKey(size_t at) {
     Open& open = open_.back();
     if (text_.substr(at).starts_with("==") || open.kind != '{') return;
@@ -138,10 +142,10 @@ class Scanner {
 
   std::string_view text_;
   std::vector<Open> open_;
-  std::vector<Closed> closed_;  // in the order of their ends
+  std::vector<Closed> closed_;  // sorted by end
 };
 
-/// Reads a chain from its end to its beginning.
+/// Reads a chain from the end of the text towards its beginning.
 class ChainReader {
  public:
   explicit ChainReader(std::string_view text) : text_(text), scanner_(text), at_(text.size()) {
@@ -152,7 +156,7 @@ class ChainReader {
     Chain chain;
     chain.word = TakeName();
     chain.is_method = at_ > 0 && text_[at_ - 1] == ':';
-    // Behind a bracket or a string only an operator can stand.
+    // A name cannot directly follow a bracket or a string; only an operator can.
     if (chain.word.empty() && scanner_.BeginOf(at_ - 1) != text_.npos) chain.is_known = false;
     while (chain.is_known && TakeDot()) chain.is_known = TakeOperand(chain.steps);
     std::reverse(chain.steps.begin(), chain.steps.end());
@@ -167,7 +171,7 @@ class ChainReader {
     return std::string(text_.substr(at_, end - at_));
   }
 
-  /// One dot or colon; two of them concatenate, or make a label.
+  /// Reads one dot or colon. Two in a row are a concatenation or a label, and end the chain.
   bool TakeDot() {
     if (at_ == 0 || (text_[at_ - 1] != '.' && text_[at_ - 1] != ':')) return false;
     if (at_ > 1 && text_[at_ - 2] == text_[at_ - 1]) return false;
@@ -175,7 +179,7 @@ class ChainReader {
     return true;
   }
 
-  /// A name with the calls and [numbers] behind it; false where none begins them.
+  /// Reads a name with the calls and [numbers] after it; false if there is no name before these.
   bool TakeOperand(std::vector<std::string>& steps) {
     while (at_ > 0) {
       if (IsNameLetter(text_[at_ - 1])) {
@@ -220,7 +224,7 @@ std::vector<Open> OpenBrackets(std::string_view text) {
 std::map<std::string, int> KeyLines(std::string_view source, int line) {
   Scanner scanner(source);
   scanner.Scan();
-  std::vector<size_t> ends;  // of the lines
+  std::vector<size_t> ends;  // position of each line's end
   for (size_t at = 0; (at = source.find('\n', at)) != source.npos; ++at) ends.push_back(at);
   const auto line_of = [&](size_t at) {
     return 1 + static_cast<int>(std::ranges::lower_bound(ends, at) - ends.begin());

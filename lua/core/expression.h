@@ -1,5 +1,5 @@
-// Reads Lua source text with as much of its grammar as completion, help and the places of errors
-// need. Internal to lua/.
+// A partial parser of Lua source text: it knows as much of the grammar as completion, help and the
+// places of errors need. Internal to lua/.
 #pragma once
 
 #include <map>
@@ -9,10 +9,11 @@
 
 namespace strata::lua {
 
-/// Whether names have it; they begin with another than a digit.
+/// True for a character that a name may contain: a letter, a digit or "_". (A name does not begin
+/// with a digit.)
 bool IsNameLetter(char c);
 
-/// The step of a chain that is a call.
+/// The step of a Chain that stands for a call.
 inline constexpr char kCallStep[] = "()";
 
 /// A chain of names, dots, colons, [numbers] and calls, followed by an incomplete word.
@@ -27,18 +28,18 @@ struct Chain {
   bool is_known = true;
 };
 
-/// The longest chain at the end of the text. It begins at the latest behind an open bracket or the
-/// dots of a concatenation. The content of closed brackets and of strings is skipped.
+/// The longest chain at the end of the text. It begins after the last open bracket or concatenation
+/// (..). The content of closed brackets and of strings is skipped.
 Chain ParseChain(std::string_view text);
 
-/// A bracket or string that is open at the end of the text, and the elements in it so far.
+/// A bracket or string that is still open at the end of the text, and the elements in it so far.
 struct Open {
   char kind = 0;     ///< '(', '{' or '[', or '"' for a string of any kind
-  size_t begin = 0;  ///< the position behind the bracket or quote
+  size_t begin = 0;  ///< the position after the bracket or quote
   std::string key;   ///< the key in `key = {` and `key = "`; "" when there is none
 
-  int elements = 0;                ///< how many elements end in a comma or semicolon
-  size_t element = 0;              ///< where the last element begins
+  int elements = 0;                ///< the number of elements that end in a comma or semicolon
+  size_t element = 0;              ///< the position where the last element begins
   std::string element_key;         ///< the last element's name, if it is `name = ...`
   std::vector<std::string> keys;   ///< the names of all elements `name = ...`
   std::vector<size_t> key_places;  ///< the positions of their `=`
@@ -49,9 +50,8 @@ struct Open {
 /// are skipped. Empty when the text nests too deeply.
 std::vector<Open> OpenBrackets(std::string_view text);
 
-/// The lines (from 1) of the elements `name = ...` in a table over several lines, by name. `line`
-/// is the table's first or last line. If several tables begin or end there, the longest one is
-/// used.
+/// The line (from 1) of each element `name = ...` in a table over several lines. `line` is the
+/// table's first or last line. If several tables begin or end there, the longest one is used.
 std::map<std::string, int> KeyLines(std::string_view source, int line);
 
 }  // namespace strata::lua

@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kLicenceTexts[] = "/usr/share/common-licenses";  // what data.text reads by itself
+constexpr char kLicenceTexts[] = "/usr/share/common-licenses";  // data.text reads these by default
 
-/// Without ".", ".." and a slash at the end; nothing is looked up.
+/// The absolute path without ".", ".." and a slash at the end. It does not access the file system.
 fs::path Plain(const fs::path& path) {
   const fs::path normal = fs::absolute(path).lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
@@ -27,7 +27,7 @@ bool IsWithin(const fs::path& path, const fs::path& folder) {
   return end == folder.end();
 }
 
-/// As it is spelled, or where its own links lead.
+/// True if `path` lies in `allowed`, as that is spelled or with its own links resolved.
 bool IsAllowed(const fs::path& path, const std::string& allowed) {
   if (allowed.empty()) return false;
   const fs::path plain = Plain(allowed);
@@ -36,14 +36,14 @@ bool IsAllowed(const fs::path& path, const std::string& allowed) {
   return IsWithin(path, plain) || (!error && IsWithin(path, real));
 }
 
-/// Where links lead; what is not there yet is spelled out.
+/// The absolute path with links resolved, as far as it exists; the rest is kept as spelled.
 fs::path RealPath(const std::string& path) {
   std::error_code error;
   const fs::path real = fs::weakly_canonical(fs::absolute(path), error);
   return error ? Plain(path) : Plain(real);
 }
 
-/// Where the set-up puts data; "" where nobody says.
+/// The folder where the set-up puts data; "" if it is not known.
 std::string OwnData() {
   try {
     return CacheFolder();
@@ -63,7 +63,8 @@ std::string ReadablePath(lua_State* L, const std::string& folder, std::string_vi
   const fs::path whole = fs::path(folder.empty() ? "." : folder) / asked;
   const bool is_path = !path.empty() && path.find('\0') == path.npos;
   const bool climbs = std::ranges::find(asked, fs::path("..")) != asked.end();
-  // Behind a link, ".." is not what it is spelled as.
+  // After a symbolic link, ".." is the parent of the link's target. So links must be resolved
+  // first.
   std::error_code error;
   const fs::path full = is_path && climbs ? fs::weakly_canonical(whole, error) : Plain(whole);
   if (is_path && core.script.empty()) return full.string();  // at the prompt

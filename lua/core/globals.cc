@@ -15,7 +15,7 @@
 namespace strata::lua {
 namespace {
 
-/// What somebody wrote, and what is said of it.
+/// A piece of text that users write, and the hint that the error gives for it.
 struct Hint {
   std::string_view written, said;
 };
@@ -63,13 +63,14 @@ constexpr auto kSyntax = std::to_array<Hint>({
     {"@", "x:matmul(y) is x @ y"},
 });
 
-/// Ends of Lua's errors, of which the line alone tells nothing.
+/// Hints for the ends of Lua error messages, where the line itself does not show the mistake.
 constexpr auto kErrors = std::to_array<Hint>({
     {"')' expected near '='", "named arguments stand in braces: nn.Linear{in_features=64}"},
     {"']' expected near ','", "x[{0, 1}] is x[0, 1]"},
 });
 
-/// Where it stands in the line at `from` or behind, and is no part of a longer word; or npos.
+/// The position of `written` in `line`, at `from` or later, where it is not part of a longer word;
+/// npos if there is none.
 size_t Find(std::string_view line, std::string_view written, size_t from = 0) {
   for (size_t at = line.find(written, from); at != line.npos; at = line.find(written, at + 1)) {
     const size_t end = at + written.size();
@@ -81,7 +82,7 @@ size_t Find(std::string_view line, std::string_view written, size_t from = 0) {
   return line.npos;
 }
 
-/// The line of that number; "" where there is none.
+/// The line with this number, from 1; "" if there is none.
 std::string_view LineOf(std::string_view text, int number) {
   for (; number > 1; --number) {
     const size_t end = text.find('\n');
@@ -91,7 +92,7 @@ std::string_view LineOf(std::string_view text, int number) {
   return text.substr(0, text.find('\n'));
 }
 
-/// The number in "net.lua:3" and "net.lua:3: ..."; 0 where there is none.
+/// The line number in "net.lua:3" and "net.lua:3: ..."; 0 if there is none.
 int NumberOf(std::string_view place) {
   place = place.substr(0, place.find(": "));
   const size_t colon = place.rfind(':');
@@ -101,7 +102,7 @@ int NumberOf(std::string_view place) {
   return number;
 }
 
-/// Whether the line asks if there is such a global: `x or y`, `x and y`, `not x`, `if x then`,
+/// True if the line tests whether the global exists: `x or y`, `x and y`, `not x`, `if x then`,
 /// `x == nil`, `_G.x`.
 bool AsksFor(std::string_view line, std::string_view name) {
   if (Find(line, "_G") != line.npos) return true;
@@ -115,7 +116,7 @@ bool AsksFor(std::string_view line, std::string_view name) {
   return false;
 }
 
-/// "math.sqrt" for sqrt; "" for what is in no library.
+/// "math.sqrt" for sqrt; "" for a name that is in no library.
 std::string InLibrary(lua_State* L, const std::string& name) {
   const int top = lua_gettop(L);
   std::string full;
@@ -141,7 +142,7 @@ std::string GlobalHint(lua_State* L, const std::string& name) {
   return DidYouMean(name, names, 0);
 }
 
-/// Whether a line of a script reads the name without asking if there is one.
+/// True if a line of a script reads the name without testing whether it exists.
 bool IsMistake(lua_State* L, const std::string& name) {
   State::Core& core = State::Core::Of(L);
   const std::string place = core.Place(L);
@@ -200,7 +201,7 @@ std::vector<std::string> GlobalNames(lua_State* L) {
 std::string SyntaxHint(std::string_view error, std::string_view text) {
   constexpr std::string_view kNear = " near '";
   const size_t at = error.rfind(kNear);
-  if (at == error.npos || error.ends_with("'<eof>'")) return "";  // that is for the next line
+  if (at == error.npos || error.ends_with("'<eof>'")) return "";  // more lines may follow
   const std::string_view near =
       error.substr(at + kNear.size(), error.size() - at - kNear.size() - 1);
   const std::string_view line = LineOf(text, NumberOf(error));

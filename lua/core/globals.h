@@ -1,6 +1,7 @@
-// Globals as scripts, their modules and the prompt see them: one that nobody has set is an error,
-// since `bias = flase` would else be an option that was left out. And what errors say to those who
-// write Python. The same for a script's options. Internal to lua/.
+// Strict globals for scripts, their modules and the prompt: reading a global that was never set is
+// an error, since a misspelt `bias = flase` would otherwise silently mean nil. The same holds for a
+// script's options. The errors also suggest the Lua form to users who wrote Python. Internal to
+// lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -10,26 +11,26 @@
 
 namespace strata::lua {
 
-/// The prompt's last result, which no error is about before there is one.
+/// The global with the prompt's last result. Reading it before there is a result gives nil.
 inline constexpr char kLastResult[] = "_";
 
-/// From now on to read a global that nobody has set throws ConfigError with the nearest name, or
-/// with what Lua writes for what Python does. It is nil where the line asks for it: `x or 3`,
-/// `x and y`, `not x`, `if x then`, `x == nil`, `_G.x`; and in what load() made of a text.
+/// From now on, reading a global that was never set throws ConfigError with the nearest name, or
+/// with the Lua form of a Python word. It is still nil where the line tests for it: `x or 3`,
+/// `x and y`, `not x`, `if x then`, `x == nil`, `_G.x`; and in code made by load().
 void MakeGlobalsStrict(lua_State* L);
 
-/// The same for reading a name that the options at the top of the stack lack.
+/// Does the same for the table of options at the top of the stack.
 void MakeOptionsStrict(lua_State* L);
 
-/// The end of Lua's error "attempt to compare number with userdata": how tensors are compared. Else
-/// "".
+/// The text to append to Lua's error "attempt to compare number with userdata": how to compare
+/// tensors. "" for other errors.
 std::string ComparisonHint(std::string_view error);
 
-/// All names of globals, sorted.
+/// The names of all globals, sorted.
 std::vector<std::string> GlobalNames(lua_State* L);
 
-/// The end of a syntax error as Lua has it, "net.lua:3: 'then' expected near '!'", in `text`:
-/// `; Lua writes ~= for !=` where its line looks like Python, else "".
+/// The text to append to a syntax error of `text` such as "net.lua:3: 'then' expected near '!'":
+/// `; Lua writes ~= for !=` if its line looks like Python, otherwise "".
 std::string SyntaxHint(std::string_view error, std::string_view text);
 
 }  // namespace strata::lua

@@ -14,14 +14,14 @@
 namespace strata::lua {
 namespace {
 
-/// The calling thread's time on a processor.
+/// The calling thread's processor time in seconds.
 double ThreadSeconds() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// What a script may take beyond its time, until its process ends.
+/// Seconds that a script may exceed its time before its process ends.
 constexpr double kGrace = 1;
 
 std::string TooLong(double seconds) {
@@ -74,7 +74,8 @@ void Limits::Begin(double seconds, const std::string* place) {
   if (seconds > 0) SetTimer();
 }
 
-/// Of this thread's time on a processor.
+/// Starts a timer of this thread's processor time. Its first signal marks the script as overdue;
+/// the second one, kGrace later, ends the process.
 void Limits::SetTimer() {
   last_words_ = TooLong(seconds_) + "\n";
   struct sigaction action = {};
@@ -108,8 +109,8 @@ void Limits::OnSignal(int, siginfo_t* info, void*) {
   if (limits->overdue_.exchange(true)) limits->EndWithProcess();
 }
 
-/// In a signal handler, on the script's thread. The thread has been in one C function since the
-/// time was over, so nothing writes to the texts.
+/// Runs in a signal handler on the script's thread. That thread has been in a single C function
+/// since the time was up, so the texts that are read here are not being changed.
 void Limits::EndWithProcess() const {
   const auto part = [](std::string_view text) {
     return iovec{const_cast<char*>(text.data()), text.size()};
@@ -129,7 +130,7 @@ bool Limits::Interrupt() {
 }
 
 void Limits::AwaitInterrupt() {
-  while (sem_wait(&wake_) != 0) {  // EINTR: a signal came first.
+  while (sem_wait(&wake_) != 0) {  // EINTR: a signal interrupted the wait
   }
 }
 

@@ -1,5 +1,5 @@
-// Limits: what a script may use up: memory, time, and the patience of whoever presses Ctrl-C.
-// Knows nothing of Lua; core.cc asks it from the state's allocator and hook.
+// Limits: the limits of a script's memory and time, and its interruption by Ctrl-C. This class does
+// not use Lua; the allocator and hook of core.cc call it.
 #pragma once
 
 #include <semaphore.h>
@@ -20,42 +20,49 @@ class Limits {
   Limits(const Limits&) = delete;
   Limits& operator=(const Limits&) = delete;
 
-  /// realloc() and free() (new_size 0) with accounting; null beyond the limit.
+  /// realloc(), or free() if new_size is 0, with accounting; returns null if the limit would be
+  /// exceeded.
   void* Reallocate(void* block, size_t old_size, size_t new_size);
 
-  /// Counts bytes outside Lua's heap, of an object that a script made, until GiveBack(). False, and
-  /// nothing is counted, when they would exceed the limit.
+  /// Counts the bytes, outside Lua's heap, of an object made by a script, until GiveBack(). Returns
+  /// false and counts nothing if they would exceed the limit.
   bool Take(size_t bytes);
   void GiveBack(size_t bytes) { memory_used_ -= bytes; }
 
-  /// Raises the limit by these bytes, for the collection when the memory is full. 0 ends that.
+  /// Raises the limit by these bytes, so that garbage can be collected when memory is full. Lend(0)
+  /// ends that.
   void Lend(size_t bytes) { lent_ = bytes; }
 
-  /// Starts a call from outside: forgets an interrupt and starts the clock, which is the calling
-  /// thread's time on a processor: a busy machine takes nothing from a script. 0 seconds = no
-  /// limit.
+  /// Starts a call from outside: clears an interrupt and starts the clock. The clock counts the
+  /// calling thread's processor time, so other programs do not use up the script's time. 0 seconds
+  /// = no limit.
   ///
-  /// The script ends at the next look at Reason(). Inside one C function, such as LuaJIT's search
-  /// for a pattern, nobody looks. A script that is still there a second after its time ends with
-  /// its process: exit code 2, and the reason on standard error behind `place`, the line that runs.
+  /// The script stops when the hook next calls Reason(). Within one C function, such as LuaJIT's
+  /// search for a pattern, the hook does not run. So if the script still runs a second after its
+  /// time is up, the process ends: exit code 2, and a message on standard error that begins with
+  /// `place`, the line that runs.
   void Begin(double seconds, const std::string* place = nullptr);
   void End();
-  /// No limit of time for the rest of this call: the script trains.
+  /// Removes the limit of time for the rest of this call, because the script trains.
   void EndTimeLimit();
 
-  /// For a signal handler or another thread. False when the call that runs was told before.
+  /// Interrupts the script; may be called in a signal handler or on another thread. Returns false
+  /// if the running call was already interrupted.
   bool Interrupt();
   bool interrupted() const { return interrupted_.load(std::memory_order_relaxed); }
 
-  /// Why the script must stop now; "" while it may go on. Stays so until Begin(). REQUIRES, where
-  /// there is a limit of time: the thread that called Begin().
+  /// The reason why the script must stop now; "" while it may go on. An
+  /// interrupt stays until Begin(), the end of the time until Begin() or EndTimeLimit(). REQUIRES,
+  /// if there is a limit of time: the calling thread is the one that called Begin().
   std::string Reason() const;
-  /// True from a moment after the time is over: look at Reason() at once. Costs nothing.
+  /// True from shortly after the time is up; then call Reason() at once. Costs one read of an
+  /// atomic.
   bool overdue() const { return overdue_.load(std::memory_order_relaxed); }
-  /// For our own loops of unknown length: throws ConfigError(Reason()) where there is one.
+  /// For our own loops of unknown length: throws ConfigError(Reason()) if the script must stop.
   void Poll() const;
 
-  /// Blocks until the next Interrupt() or Wake(): for a thread that ends what the hook cannot.
+  /// Blocks until the next Interrupt() or Wake(). For a thread that stops work which the hook
+  /// cannot interrupt.
   void AwaitInterrupt();
   void Wake();
 
@@ -70,15 +77,15 @@ class Limits {
   const size_t memory_limit_;
   size_t memory_used_ = 0;
   size_t lent_ = 0;
-  double seconds_ = 0;  ///< 0: no limit
-  double begin_ = 0;    ///< of the thread's time
+  double seconds_ = 0;  ///< 0 = no limit
+  double begin_ = 0;    ///< of the thread's processor time
   const std::string* place_ = nullptr;
   std::string last_words_;
-  std::optional<timer_t> timer_;  ///< for what does not look at Reason()
+  std::optional<timer_t> timer_;  ///< ends code that does not call Reason()
   std::atomic<bool> overdue_ = false;
   std::atomic<bool> running_ = false;
   std::atomic<bool> interrupted_ = false;
-  sem_t wake_;  // POSIX's may be raised in a signal handler
+  sem_t wake_;  // a POSIX semaphore may be posted in a signal handler
 };
 
 }  // namespace strata::lua

@@ -48,7 +48,7 @@ TEST(Limits, CountsWhatIsNotLuas) {
 }
 
 TEST(Limits, IgnoresTheOldSizeOfANewBlock) {
-  Limits limits(1000);  // Lua passes the kind of object there.
+  Limits limits(1000);  // For a new block Lua passes the kind of object as old_size.
   void* block = limits.Reallocate(nullptr, 8, 100);
   EXPECT_EQ(limits.memory_used(), 100u);
   limits.Reallocate(block, 100, 0);
@@ -57,7 +57,7 @@ TEST(Limits, IgnoresTheOldSizeOfANewBlock) {
 TEST(Limits, TimeEnds) {
   Limits limits(0);
   limits.Begin(1e-9);
-  const std::clock_t start = std::clock();  // processor time, as the limit counts
+  const std::clock_t start = std::clock();  // processor time, which the limit counts
   while (std::clock() == start) {
   }
   EXPECT_NE(limits.Reason().find("takes longer"), std::string::npos);
@@ -73,7 +73,7 @@ TEST(Limits, TimeEnds) {
 TEST(Limits, TimeWithoutAProcessorDoesNotCount) {
   Limits limits(0);
   limits.Begin(0.05);
-  // What a busy machine looks like from within: the clock on the wall goes on.
+  // Sleeping imitates a busy machine: wall-clock time passes, but no processor time.
   const auto begin = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   EXPECT_EQ(limits.Reason(), "");

@@ -1,4 +1,4 @@
-// Notes beside values, in tables of the registry.
+// Notes about values, in tables of the registry that map the value to the note.
 #include "lua/core/notes.h"
 
 #include "engine/base/value.h"
@@ -10,9 +10,9 @@ namespace {
 
 constexpr char kHelp[] = "strata.help";        // registry: value -> text
 constexpr char kFields[] = "strata.fields";    // registry: value -> const FieldTable*
-constexpr char kResults[] = "strata.results";  // registry: value -> what pushes the type it gives
+constexpr char kResults[] = "strata.results";  // registry: value -> GivenType<T>
 
-/// Notes the value at the top of the stack, which it takes away, for the one that was at `index`
+/// Pops the note at the top of the stack and stores it for a value. `index` is the value's index
 /// before the note was pushed.
 void Note(lua_State* L, const char* table, int index) {
   lua_pushvalue(L, index < 0 ? index - 1 : index);
@@ -23,7 +23,7 @@ void Note(lua_State* L, const char* table, int index) {
   lua_pop(L, 1);
 }
 
-/// Pushes what was noted for the value at `index`, or nil.
+/// Pushes the note for the value at `index`, or nil.
 void PushNote(lua_State* L, const char* table, int index) {
   if (lua_isnoneornil(L, index)) return lua_pushnil(L);
   lua_pushvalue(L, index);

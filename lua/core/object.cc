@@ -1,4 +1,4 @@
-// C++ objects as values of Lua. The metatable of a type holds the type itself, its methods and its
+// C++ objects as Lua values. The metatable of a type stores the ObjectType, its methods and its
 // properties.
 #include "lua/core/object.h"
 
@@ -10,15 +10,15 @@
 namespace strata::lua {
 namespace {
 
-// Fields of a metatable that are ours.
-constexpr char kType[] = "type";  // the ObjectType, as light userdata: scripts have none
+// Fields that we add to a metatable.
+constexpr char kType[] = "type";  // the ObjectType as light userdata, which scripts cannot make
 constexpr char kMethods[] = "methods";
 constexpr char kProperties[] = "properties";
 
 std::string RegistryName(const ObjectType& type) { return "strata." + type.name; }
 
-/// Pushes the metatable of the userdata at `index`, or the type that is there, and gives the type;
-/// null, and nothing pushed, for other values.
+/// Pushes the metatable of the userdata or type at `index` and returns its ObjectType. Returns null
+/// and pushes nothing for other values.
 const ObjectType* PushType(lua_State* L, int index) {
   if (lua_istable(L, index)) {
     lua_pushvalue(L, index);
@@ -47,7 +47,7 @@ const ObjectType* TypeAt(lua_State* L, int index) {
   throw ConfigError(Str(Describe(L, 1), " has no \"", name, "\"", hint));
 }
 
-/// Calls the property or look-up at the top of the stack with the object and the name.
+/// Calls the property or lookup at the top of the stack with the object and the name.
 int CallMember(lua_State* L) {
   lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
@@ -55,8 +55,8 @@ int CallMember(lua_State* L) {
   return 1;
 }
 
-/// __index: a method, the value of a property, or what the look-up gives. Upvalues: methods,
-/// properties, look-up.
+/// __index: returns a method, the value of a property, or the result of the lookup. Upvalues:
+/// methods, properties, lookup.
 int Index(lua_State* L) {
   lua_pushvalue(L, 2);
   lua_rawget(L, lua_upvalueindex(1));
@@ -73,7 +73,7 @@ int Index(lua_State* L) {
 
 int RefuseChange(lua_State* L) { throw ConfigError(Str(Describe(L, 1), " cannot be changed")); }
 
-/// Pushes a table of functions, which also becomes `field` of the metatable.
+/// Pushes a table of functions, and stores it as `field` of the metatable.
 void PushMembers(lua_State* L, int metatable, const char* field,
                  std::span<const NamedFunction> functions) {
   lua_newtable(L);
@@ -86,7 +86,7 @@ void FillMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy) 
   const int metatable = lua_gettop(L);
   lua_pushlightuserdata(L, const_cast<ObjectType*>(&type));
   lua_setfield(L, metatable, kType);
-  PushText(L, type.name);  // What getmetatable() gives to scripts.
+  PushText(L, type.name);  // the result of getmetatable() in scripts
   lua_setfield(L, metatable, "__metatable");
   PushMembers(L, metatable, kMethods, type.methods);
   PushMembers(L, metatable, kProperties, type.properties);
@@ -102,7 +102,7 @@ void AppendNames(const std::vector<NamedFunction>& functions, std::vector<std::s
   for (const NamedFunction& function : functions) names.emplace_back(function.name);
 }
 
-/// The names that the object at `index` lists itself, or all objects of the type there.
+/// Appends the names that list_names returns for the object, or for the type, at `index`.
 void AppendListed(lua_State* L, int index, const ObjectType& type,
                   std::vector<std::string>& names) {
   if (!type.list_names) return;

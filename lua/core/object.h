@@ -1,7 +1,8 @@
-// C++ objects as values of Lua: a userdata that holds a shared pointer. Internal to lua/.
+// C++ objects as Lua values: a userdata that holds a shared pointer. Internal to lua/.
 //
-// Each type has a name, methods (t:rank{...}), properties (t.dims) and a text. Scripts cannot reach
-// metatables, so a userdata with the metatable of a type is always an object of that type.
+// Each type has a name, methods (t:rank{...}), properties (t.dims) and a printed form. Scripts
+// cannot reach metatables, so a userdata with the metatable of a type is always an object of that
+// type.
 #pragma once
 
 #include <lua.hpp>
@@ -16,58 +17,59 @@
 
 namespace strata::lua {
 
-/// What scripts see of a type. All functions get the object as argument 1.
+/// The part of a type that scripts see. All functions get the object as argument 1.
 struct ObjectType {
   std::string name;  ///< "topology"; for messages and getmetatable()
   std::vector<NamedFunction> methods = {};
   std::vector<NamedFunction> properties = {};  ///< each returns one value
   std::vector<NamedFunction> metamethods = {};
-  /// For members that differ between objects; may be null. lookup(object, name) returns the member,
-  /// or nil when there is none of that name.
+  /// Finds members that differ between objects; may be null. lookup(object, name) returns the
+  /// member, or nil if there is none of that name.
   lua_CFunction lookup = nullptr;
-  /// Goes with `lookup`. list_names(object) returns the object's names, list_names(nil) the names
-  /// that all objects have.
+  /// Lists the names that `lookup` knows. list_names(object) returns the names of that object,
+  /// list_names(nil) the names that all objects have.
   lua_CFunction list_names = nullptr;
-  /// to_data(object) returns a plain value that represents the object (ToValue). Null = there is
-  /// none.
+  /// to_data(object) returns a plain value that represents the object (see ToValue). Null if there
+  /// is no such value.
   lua_CFunction to_data = nullptr;
   /// For help(): a text about the type.
   std::string help = {};
   /// For help(): describe(object, name) returns the text about a name of list_names, or nil.
   lua_CFunction describe = nullptr;
-  /// True when the names of list_names are methods. Then lookup(nil, name) finds them too.
+  /// True if the names of list_names are methods. Then lookup(nil, name) finds them without an
+  /// object.
   bool lists_methods = false;
 };
 
-/// To be specialised for each class whose objects become values, with `static const ObjectType&
+/// Specialise this for each class whose objects become Lua values, with `static const ObjectType&
 /// Get()`.
 template <class T>
 struct TypeOf;
 
-/// Pushes the metatable of a type, which is made at the first call. `destroy` is its __gc.
+/// Pushes the metatable of a type and creates it at the first call. `destroy` is its __gc.
 void PushMetatable(lua_State* L, const ObjectType& type, lua_CFunction destroy);
-/// True for a type at `index`. A type is a metatable; completion and help use it in place of an
-/// object that a call would return. Scripts never see one.
+/// True if the value at `index` is a type. A type is a metatable; completion and help use it in
+/// place of the object that a call would return. Scripts never see one.
 bool IsType(lua_State* L, int index);
 /// Pushes a method, or the function of a property, of the type at `index`. False, and nothing is
-/// pushed, when the type has none of that name.
+/// pushed, if the type has none of that name.
 bool PushTypeMethod(lua_State* L, int index, const std::string& name);
 bool PushTypeProperty(lua_State* L, int index, const std::string& name);
 /// Pushes the method that the type's `lookup` finds without an object (lists_methods). False, and
 /// nothing is pushed, for a type without such a lookup. Throws for an unknown name.
 bool PushTypeLookup(lua_State* L, int index, const std::string& name);
-/// True when a userdata of this type is at `index`.
+/// True if the value at `index` is a userdata of this type.
 bool IsObject(lua_State* L, int index, const ObjectType& type);
-/// The name of the type of one of our userdata, "topology"; for others "userdata".
+/// The name of the type of one of our userdata, "topology"; "userdata" for any other.
 std::string ObjectTypeName(lua_State* L, int index);
-/// Pushes the plain value that represents the userdata at `index` (ObjectType::to_data). False when
+/// Pushes the plain value that represents the userdata at `index` (ObjectType::to_data). False if
 /// there is none.
 bool PushObjectData(lua_State* L, int index);
 /// The names of methods and properties of the userdata or type at `index`, sorted; for completion.
 std::vector<std::string> ObjectMembers(lua_State* L, int index);
-/// The names of those that can be called.
+/// The names among ObjectMembers() that can be called.
 std::vector<std::string> ObjectMethods(lua_State* L, int index);
-/// The texts of help() about the type of a userdata, and about a member; "" when there is none.
+/// The help() text about the type of a userdata, and about one of its members; "" if there is none.
 std::string ObjectHelp(lua_State* L, int index);
 std::string ObjectMemberHelp(lua_State* L, int index, const std::string& name);
 
@@ -93,14 +95,15 @@ void PushObject(lua_State* L, std::shared_ptr<T> object) {
   lua_setmetatable(L, -2);
 }
 
-/// The object at `index`, or null when it is something else.
+/// The object at `index`, or null if the value has another type.
 template <class T>
 std::shared_ptr<T> ObjectAt(lua_State* L, int index) {
   if (!IsObject(L, index, TypeOf<T>::Get())) return nullptr;
   return *static_cast<std::shared_ptr<T>*>(lua_touserdata(L, index));
 }
 
-/// The object at `index`; throws ConfigError "expected a topology, got ...".
+/// The object at `index`; throws ConfigError "expected a topology, got ..." if the value has
+/// another type.
 template <class T>
 std::shared_ptr<T> ObjectArgument(lua_State* L, int index) {
   std::shared_ptr<T> object = ObjectAt<T>(L, index);
@@ -108,7 +111,7 @@ std::shared_ptr<T> ObjectArgument(lua_State* L, int index) {
   return object;
 }
 
-/// The object whose method or property runs.
+/// The object whose method or property is running.
 template <class T>
 T& Self(lua_State* L) {
   return *ObjectArgument<T>(L, 1);

@@ -1,4 +1,4 @@
-// require: files beside the script, and "strata".
+// The function require: it loads files beside the script, and "strata".
 #include <filesystem>
 #include <string>
 
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The registry's table of what modules gave, by name.
+// The registry's table of module results, by the module's path.
 constexpr char kModules[] = "strata.modules";
 
 bool IsModuleName(const std::string& name) {
@@ -33,14 +33,14 @@ std::string ModuleFile(std::string name) {
   return name + ".lua";
 }
 
-/// Pushes what the module gave before, or nil. The table of modules stays below it.
+/// Pushes the module's result from an earlier call, or nil. The table of modules stays below it.
 void PushLoaded(lua_State* L, const std::string& key) {
   luaL_newmetatable(L, kModules);
   PushText(L, key);
   lua_rawget(L, -2);
 }
 
-/// Notes the value at the top as what the module gave.
+/// Stores the value at the top of the stack as the module's result.
 void NoteLoaded(lua_State* L, const std::string& key) {
   luaL_newmetatable(L, kModules);
   PushText(L, key);
@@ -49,7 +49,8 @@ void NoteLoaded(lua_State* L, const std::string& key) {
   lua_pop(L, 1);
 }
 
-/// Calls the module's function at the top with its name. One that fails is not loaded.
+/// Calls the module's function, at the top of the stack, with the module's name. If it fails, the
+/// module counts as not loaded.
 void RunModule(lua_State* L, const std::string& name, const std::string& key) {
   const NestedCall nested(L);
   PushText(L, name);
@@ -62,8 +63,8 @@ void RunModule(lua_State* L, const std::string& name, const std::string& key) {
   }
 }
 
-/// require(name): a file beside the script, run once. A module that is asked for while it loads
-/// gives true, as does one that returns nothing.
+/// require(name): runs a file beside the script once and returns its result. A module that returns
+/// nothing gives true; so does one that is required again while it still loads.
 int Require(lua_State* L) {
   const std::string name = TextArgument(L, 1, "the name of a file beside the script");
   if (name == "strata") {

@@ -1,4 +1,4 @@
-// What scripts have of Lua's own libraries.
+// The sandbox: Lua's own libraries as scripts see them.
 #include "lua/core/sandbox.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ int ToString(lua_State* L) {
   return 1;
 }
 
-/// Calls LuaJIT's own function, the upvalue, with the arguments.
+/// Calls the upvalue, which is LuaJIT's own function, with the arguments.
 int CallOwn(lua_State* L) {
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
@@ -55,8 +55,8 @@ int CallOwn(lua_State* L) {
   return lua_gettop(L);
 }
 
-/// string.format with tables and functions as print() shows them: LuaJIT's own would show
-/// addresses, which make another job of each evaluation.
+/// string.format, but tables and functions are shown as print() shows them. LuaJIT's own would show
+/// addresses, and a job that contains an address differs at each evaluation.
 int Format(lua_State* L) {
   for (int i = 2; i <= lua_gettop(L); ++i) {
     if (!lua_istable(L, i) && !lua_isfunction(L, i)) continue;
@@ -66,17 +66,17 @@ int Format(lua_State* L) {
   return CallOwn(L);
 }
 
-/// string.gsub, which has 8 KB on the C stack while it calls a function of the script's. That may
-/// call string.gsub again.
+/// string.gsub. It keeps 8 KB on the C stack while it calls a function of the script, which may
+/// call string.gsub again; CallNested() limits that.
 int Gsub(lua_State* L) {
-  // Its own errors would name no function and no line.
+  // LuaJIT's own errors would name neither the function nor the line.
   for (const int argument : {1, 2}) luaL_checkstring(L, argument);
   const bool replaces = lua_isstring(L, 3) || lua_istable(L, 3) || lua_isfunction(L, 3);
   if (!replaces) ThrowExpected(L, 3, "a string, a table or a function");
   return CallOwn(L);
 }
 
-/// Puts `function` in the place of one of string's, which becomes its upvalue.
+/// Replaces a function of the string library by `function`, whose upvalue is the replaced one.
 void WrapStringFunction(lua_State* L, const char* name, lua_CFunction function) {
   lua_getglobal(L, "string");
   lua_getfield(L, -1, name);
@@ -85,7 +85,8 @@ void WrapStringFunction(lua_State* L, const char* name, lua_CFunction function) 
   lua_pop(L, 1);
 }
 
-/// collectgarbage("collect" | "count" | "step"): what cannot switch the collector off.
+/// collectgarbage("collect" | "count" | "step"). The options that switch the collector off are left
+/// out.
 int CollectGarbage(lua_State* L) {
   const std::string what = lua_isnoneornil(L, 1) ? "collect" : TextArgument(L, 1, "a string");
   if (what == "count") {
@@ -98,7 +99,7 @@ int CollectGarbage(lua_State* L) {
   return 1;
 }
 
-/// The text of load()'s first argument: a string, or what a function gives piece by piece.
+/// The text of load()'s first argument: a string, or the pieces that a function returns.
 std::string TextToLoad(lua_State* L) {
   if (lua_type(L, 1) == LUA_TSTRING) return std::string(TextAt(L, 1));
   CheckFunction(L, 1, "a string or a function");
@@ -113,7 +114,8 @@ std::string TextToLoad(lua_State* L) {
   }
 }
 
-/// What errors call a text that load() got: its first letters, where there is no name.
+/// The name, in errors, of a text given to load(). If the caller gave no name, it is the beginning
+/// of the text.
 std::string ShownName(std::string name) {
   name.resize(std::min({name.size(), name.find('\n'), size_t{40}}));
   for (char& c : name) {
@@ -122,7 +124,7 @@ std::string ShownName(std::string name) {
   return Str("=[string \"", name, "\"]");
 }
 
-/// load(text [, name]), text only; gives nil and the message for a syntax error.
+/// load(text [, name]) takes text only; it returns nil and the message for a syntax error.
 int Load(lua_State* L) {
   const std::string text = TextToLoad(L);
   const std::string shown = ShownName(lua_isnoneornil(L, 2) ? text : TextArgument(L, 2, "a name"));
@@ -136,7 +138,8 @@ int Load(lua_State* L) {
   }
 }
 
-/// table.insert(list, [position,] value). LuaJIT's own would fill gaps for minutes.
+/// table.insert(list, [position,] value). LuaJIT's own would take minutes for a position far
+/// outside the list.
 int TableInsert(lua_State* L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   const int64_t next = static_cast<int64_t>(lua_objlen(L, 1)) + 1;
@@ -157,7 +160,7 @@ int TableInsert(lua_State* L) {
   return 0;
 }
 
-/// math.random([[low,] high]) as in Lua 5.1, over our generator.
+/// math.random([[low,] high]) as in Lua 5.1, with our generator.
 int MathRandom(lua_State* L) {
   Random& random = State::Core::Of(L).random;
   if (lua_gettop(L) == 0) {
@@ -176,10 +179,10 @@ int MathRandomSeed(lua_State* L) {
   return 0;
 }
 
-// Coroutines nest on the C stack, without a limit of LuaJIT's own.
+// Coroutines nest on the C stack, and LuaJIT itself does not limit how deeply.
 
-/// Resumes the coroutine at `index` with the `arguments` at the top; pushes what it gives. False
-/// when it failed: then pushes the error.
+/// Resumes the coroutine at `index` with the `arguments` at the top, and pushes its results. If it
+/// failed, returns false and pushes the error.
 bool Resume(lua_State* L, lua_State* coroutine, int arguments, int& results) {
   NestedCall nested(L);
   if (lua_status(coroutine) != LUA_YIELD && lua_gettop(coroutine) == 0) {

@@ -1,4 +1,4 @@
-// What scripts must not reach, and what must not bring the process down.
+// Things that scripts must not reach, and scripts that must not bring the process down.
 
 #include <chrono>
 #include <ctime>
@@ -45,7 +45,7 @@ TEST_F(Sandbox, HasWhatItPromises) {
 }
 
 TEST_F(Sandbox, TakesNoBytecode) {
-  // "\27LJ" begins LuaJIT's bytecode, "\27Lua" that of PUC Lua.
+  // LuaJIT's bytecode begins with "\27LJ", PUC Lua's with "\27Lua".
   for (const char* code :
        {"'\\27LJ\\2\\0'", "'\\27Lua'", "coroutine.wrap(function() coroutine.yield '\\27LJ' end)"}) {
     EXPECT_THAT(Show(std::string("select(2, load(") + code + "))"), HasSubstr("bytecode")) << code;
@@ -132,7 +132,7 @@ TEST_F(Sandbox, ReadStaysInTheFolder) {
   EXPECT_THAT(read("nowhere"), HasSubstr("there is no file"));
 }
 
-// Each of these once brought a Lua down, or ran for ever.
+// Each of the following scripts once crashed a Lua interpreter or ran for ever.
 
 TEST_F(Sandbox, EndlessLoopsEnd) {
   StateOptions options = Options();
@@ -159,7 +159,7 @@ TEST_F(Sandbox, EndlessLoopsEnd) {
   EXPECT_EQ(Show("1 + 1"), "2") << "the state lives on";
 }
 
-// LuaJIT searches for a pattern in one go, without a look at the limits.
+// LuaJIT searches for a pattern within one C function, so the hook does not run meanwhile.
 TEST_F(Sandbox, RunawayPatternsEndWithTheirProcess) {
   StateOptions options = Options();
   options.seconds = 0.2;
@@ -274,7 +274,7 @@ TEST_F(Sandbox, OddErrorsBecomeText) {
   EXPECT_THAT(Fail("coroutine.wrap(error)('in it')"), HasSubstr("in it"));
   EXPECT_THAT(Fail("1LL .. {}"), Not(""));
   EXPECT_THAT(Fail("strata.json.encode(1LL)"), HasSubstr("cdata"));
-  // Short in Lua, 2^40 values as text.
+  // The nested tables are small in Lua, but have 2^40 values as text.
   EXPECT_THAT(Fail("t = {} for i = 1, 40 do t = {t, t} end strata.json.encode(t)"),
               HasSubstr("memory"));
 }

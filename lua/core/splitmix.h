@@ -1,4 +1,5 @@
-// The generator behind math.random. Lua's own would give other numbers on other ranks.
+// Random: the generator behind math.random. Lua's own would give different numbers on different
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,13 @@ class Random {
  public:
   Random() : Random(0) {}
   explicit Random(uint64_t seed) : random_(seed) {}
-  /// Asks for the seed when the first number is drawn.
+  /// Calls `seed` when the first number is drawn.
   explicit Random(std::function<uint64_t()> seed) : seed_(std::move(seed)) {}
 
   uint64_t Next();
-  /// In [0, 1), with 53 bits.
+  /// A number in [0, 1) with 53 random bits.
   double NextDouble() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
-  /// In [low, high], each equally likely. REQUIRES: low <= high.
+  /// An integer in [low, high]; each is equally likely. REQUIRES: low <= high.
   int64_t NextInt(int64_t low, int64_t high);
 
  private:

@@ -1,4 +1,4 @@
-// The generator behind math.random, against published numbers.
+// The generator behind math.random, compared with published numbers.
 #include "lua/core/splitmix.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// State: a sandboxed Lua state with Strata's library in it. What the launcher, the prompt and the
-// engine hold when they hold a script. This header includes neither Lua nor torch.
+// State: a sandboxed Lua state with Strata's library in it. The launcher, the prompt and the engine
+// use it to run scripts. This header includes neither Lua nor torch.
 //
 // Scripts see base, coroutine, string, table, math, bit, `require` for files beside the script, and
 // strata. They do not see ffi, os, io, debug, jit or bytecode; the JIT is off. Memory and the time
@@ -9,8 +9,8 @@
 // Threads: any thread may call any method. One runs at a time, the others wait; a thread that
 // trains from within a script lets the others in (Unlocked, core.h). Interrupt() never waits.
 //
-// Errors: everything that goes wrong in a script arrives as ConfigError (WorldError where the world
-// failed while the script trained), with the script's file and line and without C++ text.
+// Errors: every error of a script arrives as ConfigError, with the script's file and line and
+// without C++ text. A failure of the environment while the script trains arrives as WorldError.
 #pragma once
 
 #include <cstddef>
@@ -29,38 +29,38 @@ struct lua_State;
 
 namespace strata::lua {
 
-/// The default of StateOptions::seconds, which few scripts come near.
+/// The default of StateOptions::seconds; few scripts come near it.
 inline constexpr double kScriptSeconds = 20;
 
-/// What a script may use up, and where its words go.
+/// The limits of a script, its permissions, and the target of its output.
 struct StateOptions {
-  /// Bytes that the state may hold, tensors not counted.
+  /// Bytes that the state may hold, without tensors.
   size_t memory_limit = size_t{1} << 30;
-  /// Seconds on a processor that one call from outside (LoadJob, RunFile, a function for planning)
-  /// may take. None for the layers and data functions of a training, nor once a script itself
-  /// trains. 0 = none at all, as at the prompt.
+  /// Seconds of processor time that one call from outside (LoadJob, RunFile, a function for
+  /// planning) may take. The layers and data functions of a training have no such limit, nor has a
+  /// script once it trains itself. 0 = no limit at all, as at the prompt.
   double seconds = kScriptSeconds;
-  /// Files and folders that scripts may read beside their own (file_access.h). LoadJob adds what
-  /// the command line names.
+  /// Files and folders that scripts may read in addition to their own (file_access.h). LoadJob adds
+  /// the paths that the command line names.
   std::vector<std::string> allow_read;
-  /// Takes what print() writes, newline included. Empty: standard output.
+  /// Receives what print() writes, newline included. If empty, print() writes to standard output.
   std::function<void(std::string_view)> print;
-  /// What `arg` holds (strata run): the script is arg[0].
+  /// The content of the global `arg` (strata run); the script is arg[0].
   std::vector<std::string> arguments;
 };
 
-/// What became of a line at the prompt.
+/// The result of a line at the prompt.
 struct Evaluation {
-  /// The text is the beginning of something longer: ask for another line, evaluate both.
+  /// True if the text is only the beginning of a statement: ask for another line and evaluate both.
   bool incomplete = false;
-  /// The values of an expression, or the help that was asked for, without a trailing newline; ""
-  /// where there are none, and where a semicolon ends the line.
+  /// The printed values of an expression, or the requested help, without a trailing newline. "" if
+  /// there are none, or if a semicolon ends the line.
   std::string shown;
 };
 
-/// Ways to go on from what stands before the cursor.
+/// The candidates for completing the word before the cursor.
 struct Completion {
-  size_t start = 0;                     ///< the word to be replaced begins here
+  size_t start = 0;                     ///< position where the word to be replaced begins
   std::vector<std::string> candidates;  ///< whole words, sorted: "Conv1d", "Conv2d"
 };
 
@@ -71,31 +71,32 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// Evaluates a script that returns a job, with the flags behind it: strata.options takes the
-  /// script's own, job keys hold over the script's; checks that none is left. `job` becomes a
-  /// global of the prompt. Throws ConfigError also for a script that returns something else, or
-  /// cannot be read. May be called again, also for another script: functions of earlier jobs stay
-  /// alive as long as the state.
+  /// Evaluates a script that returns a job, with the flags after its name: strata.options takes the
+  /// script's own options, and job keys override the script's. Checks that no flag is left. `job`
+  /// becomes a global of the prompt. Throws ConfigError also if the script returns something else
+  /// or cannot be read. It may be called again, also for another script: functions of earlier jobs
+  /// stay alive as long as the state.
   Job LoadJob(const std::string& path, Flags& flags);
 
-  /// Runs any Lua file (strata run). `arg` holds StateOptions::arguments.
+  /// Runs any Lua file (strata run). The global `arg` holds StateOptions::arguments.
   void RunFile(const std::string& path);
 
-  /// Runs a line of the prompt: an expression (`=` may stand before it, as in Torch7), statements,
-  /// or `EXPRESSION?` for help. The library's parts (`strata`, `nn`, `F`, `help`) are globals
-  /// there, so are those that the lines make; `_` is the last expression's first value.
+  /// Runs a line of the prompt: an expression (`=` may precede it, as in Torch7), statements, or
+  /// `EXPRESSION?` for help. The library's parts (`strata`, `nn`, `F`, `help`) are globals there,
+  /// and so are variables that lines set; `_` is the last expression's first value.
   Evaluation Evaluate(const std::string& text);
 
-  /// What may follow in `line`, which may hold newlines: globals, fields and methods of values
-  /// ("plan.la", "t:fi"), options of what is called ("nn.Conv2d{3, 64, ker"), keys of a job and of
-  /// its tables, keywords; in strings the names that fit there, else files. Runs nothing of the
-  /// user's.
+  /// Completes `line`, which may contain newlines: globals, fields and methods of values
+  /// ("plan.la", "t:fi"), options of a called function ("nn.Conv2d{3, 64, ker"), keys of a job and
+  /// of its tables, keywords; within a string the names that fit there, or else files. It runs no
+  /// user code.
   Completion Complete(std::string_view line);
 
-  /// Makes the running script end with the error "interrupted" at its next instruction; training
-  /// from within it ends too. Only sets a flag: for signal handlers and any thread. A later call
-  /// from outside starts anew. False when the script that runs was told before: it is in a search
-  /// for a pattern, say, and only the end of the process ends that.
+  /// Makes the running script end with the error "interrupted" at its next instruction; a training
+  /// within it ends too. It only sets a flag, so signal handlers and any thread may call it. The
+  /// next call from outside clears the flag. Returns false if the running call was already
+  /// interrupted: it may be in a search for a pattern, say, which only the end of the process
+  /// stops.
   bool Interrupt();
 
   /// The script's functions, for MakePlan() and others. Lives as long as the state.
@@ -104,7 +105,7 @@ class State {
   /// The state that a lua_State belongs to.
   static State& Of(lua_State* L);
 
-  /// The parts of the implementation, for lua/ only (core.h).
+  /// The implementation's data, for lua/ only (core.h).
   struct Core;
   Core& core() { return *core_; }
 

@@ -1,5 +1,5 @@
-// What crosses between stages: several tensors, of any type, in changing shapes, and past stages
-// (strata.skip). Every job here trains the same bits on one stage and on several.
+// Tensors that cross between stages: several, of any type, in changing shapes, and by way of
+// strata.skip. Every job here trains to the same bits on one stage and on several.
 
 #include "engine/base/text.h"
 #include "lua/testing.h"
@@ -110,7 +110,7 @@ TEST_F(BoundariesTest, FrozenStagesAndStagesWithoutParameters) {
 }
 
 TEST_F(BoundariesTest, ShapesMayChangeFromMicroBatchToMicroBatch) {
-  // Rows change, and so does the length of the second dim; steps with and without a change.
+  // The number of rows and the length of the second dim change, in some steps and not in others.
   Show(R"(varying = function(i)
     local n = (i < 3) and 4 or 2 + i % 3
     local length = (i < 5) and 3 or 2 + i % 4

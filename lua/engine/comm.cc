@@ -1,4 +1,6 @@
-// strata.comm: collectives and messages among ranks.
+// strata.comm: collectives and messages among ranks. Before each call the ranks exchange a short
+// text, its signature. If the texts differ, every rank throws an error, where otherwise the ranks
+// would hang or compute nonsense.
 #include "lua/engine/comm.h"
 
 #include <ATen/core/grad_mode.h>
@@ -39,9 +41,9 @@ namespace {
 
 using Kind = Collective::Kind;
 
-/// What a collective on its way will give.
+/// A collective that may still be running, and its result.
 struct Handle {
-  std::shared_ptr<Pending> pending;  ///< null: it is there, there was nobody to ask
+  std::shared_ptr<Pending> pending;  ///< null if the rank is alone, so the result is there
   at::Tensor result;
 };
 
@@ -54,7 +56,7 @@ struct TypeOf<Handle> {
 
 namespace {
 
-/// The transport that strata.comm.init made, for this process.
+/// The transport of this process that strata.comm.init made; null before that.
 std::unique_ptr<Transport>& OwnTransport() {
   static std::unique_ptr<Transport> transport;
   return transport;
@@ -77,14 +79,15 @@ std::string AxisOf(const Value& options) {
   return name.as_string();
 }
 
-/// The ranks of the axis that the options name; null for a rank that is alone there.
+/// The ranks of the axis that the options name; null if this rank is alone on it.
 Group* GroupOf(const Value& options) {
   return IsPlanning() ? nullptr : RequireTransport().FindGroup(AxisOf(options));
 }
 
 bool IsOverNccl() { return std::string_view(RequireTransport().name()) == "nccl"; }
 
-/// The same ranks, for a tensor where this one is; undefined for a barrier.
+/// The group of the same ranks for tensors on the device of `input`, which is undefined for a
+/// barrier.
 Group* GroupFor(const at::Tensor& input, const Value& options, const std::string& subject) {
   Group* group = GroupOf(options);
   if (!group) return nullptr;
@@ -101,7 +104,7 @@ Group* GroupFor(const at::Tensor& input, const Value& options, const std::string
                         "for the others"));
 }
 
-/// Lets other threads run Lua, while this one waits for other ranks.
+/// Waits for other ranks, and meanwhile lets other threads run Lua.
 template <class Wait>
 void WaitUnlocked(lua_State* L, const Wait& wait) {
   const Unlocked unlocked(State::Of(L));
@@ -143,7 +146,7 @@ ReduceOp OpOf(const std::string& name) {
   return static_cast<ReduceOp>(found - kNames.begin());
 }
 
-/// What all ranks of a call must agree on.
+/// The length in bytes of a signature, the text on which all ranks of a call must agree.
 constexpr int64_t kSignatureBytes = 128;
 
 at::Tensor SignatureOf(const std::string& text, bool on_gpu) {
@@ -160,8 +163,8 @@ std::string TextOf(const at::Tensor& signatures, int64_t offset = 0) {
   return {text, strnlen(text, kSignatureBytes)};
 }
 
-/// Throws ConfigError unless the rank said what is expected of it, as far as signatures go. `mine`:
-/// what this one does.
+/// Throws ConfigError unless the rank's signature is the expected one, up to kSignatureBytes.
+/// `mine` says in the error what this rank does.
 void CompareCalls(const std::string& expected, const std::string& mine, int rank,
                   const std::string& theirs) {
   if (theirs == expected.substr(0, kSignatureBytes)) return;
@@ -169,8 +172,8 @@ void CompareCalls(const std::string& expected, const std::string& mine, int rank
                         rank, " ", theirs));
 }
 
-/// Throws ConfigError when the ranks of the group do not make the same call: what would come then
-/// is a hang or nonsense.
+/// Throws ConfigError if the ranks of the group do not all make the same call. Without this check
+/// they would hang or compute nonsense.
 void Agree(Group& group, const std::string& signature, bool on_gpu) {
   const at::Tensor mine = SignatureOf(signature, on_gpu);
   at::Tensor all = at::empty({group.size() * kSignatureBytes}, mine.options());
@@ -182,7 +185,7 @@ void Agree(Group& group, const std::string& signature, bool on_gpu) {
   }
 }
 
-/// The result's memory: of the input's size, or of what the collective makes of it.
+/// Allocates the result: of the input's size, or of the size that the collective gives.
 at::Tensor MakeOutput(Kind kind, const at::Tensor& input, int size) {
   std::vector<int64_t> shape = input.sizes().vec();
   const bool cuts = kind == Kind::kReduceScatter || kind == Kind::kAllToAll;
@@ -202,7 +205,7 @@ bool WantsGradient(const at::Tensor& input) {
   return input.requires_grad() && at::GradMode::is_enabled();
 }
 
-/// What a collective is to layers that the ranks of the model axis share.
+/// The crossing that does the same as a collective of the model axis; nothing if there is none.
 std::optional<Crossing> CrossingOf(Kind kind) {
   switch (kind) {
     case Kind::kAllReduce:
@@ -216,7 +219,7 @@ std::optional<Crossing> CrossingOf(Kind kind) {
   }
 }
 
-/// A collective with a gradient.
+/// Runs a collective with a gradient.
 at::Tensor RunCrossing(lua_State* L, Kind kind, const at::Tensor& input, const Value& options,
                        const std::string& subject) {
   const std::optional<Crossing> how = CrossingOf(kind);
@@ -300,7 +303,8 @@ const FieldTable& MessageFields(Kind kind) {
   return kind == Kind::kSend ? send : recv;
 }
 
-/// The other end. Throws ConfigError unless the axis has it and it is another rank.
+/// The rank at the other end of a message, as an index on the axis. Throws ConfigError if the axis
+/// has no such rank, or if it is this rank.
 int PeerOf(const Value& options, const char* name, const Group* group, const std::string& subject) {
   const int peer = static_cast<int>(options[name].as_int());
   const int size = group ? group->size() : 1;
@@ -312,8 +316,8 @@ int PeerOf(const Value& options, const char* name, const Group* group, const std
 
 std::string SignatureOfSend(const at::Tensor& tensor) { return "send " + DescribeTensor(tensor); }
 
-/// Before every message its sender says what it is, as before every collective: the receiver
-/// refuses another call than it expects, which would be a hang or nonsense.
+/// Sends the signature of a message before the message. The receiver throws if it expects another
+/// one, instead of hanging or reading nonsense.
 void Announce(Group& group, int peer, const at::Tensor& tensor, bool on_gpu) {
   const at::Tensor text = SignatureOf(SignatureOfSend(tensor), on_gpu);
   group.Start({.kind = Kind::kSend, .root = peer, .input = text, .output = text, .bounds = {}});
@@ -327,7 +331,7 @@ void Expect(Group& group, int peer, const at::Tensor& tensor, bool on_gpu) {
                TextOf(theirs));
 }
 
-/// strata.comm.send(x, {to=}) and strata.comm.recv(like, {from=}): a new tensor.
+/// strata.comm.send(x, {to=}), and strata.comm.recv(like, {from=}), which returns a new tensor.
 template <Kind kKind>
 int RunMessage(lua_State* L) {
   constexpr bool kSends = kKind == Kind::kSend;
@@ -393,7 +397,7 @@ int Size(lua_State* L) {
   return group ? group->size() : 1;
 }
 
-/// torch.distributed's word for both.
+/// The name that torch.distributed uses for both backends.
 constexpr const char* kBothBackends = "cpu:gloo,cuda:nccl";
 
 const FieldTable& InitFields() {
@@ -412,8 +416,8 @@ const FieldTable& InitFields() {
   return fields;
 }
 
-/// The transport's name, the same on all processes of a machine. Throws ConfigError where it needs
-/// GPUs that are not there.
+/// The name of the transport, which is equal on all processes of a machine. Throws ConfigError if
+/// it needs more GPUs than there are.
 std::string BackendOf(const Value& given, const RankPlace& place) {
   const bool gpu_each = HasGpuEach(place.local_world_size);
   if (given.is_null()) return gpu_each ? "nccl" : "gloo";
@@ -447,7 +451,7 @@ std::unique_ptr<Transport> Meet(const Value& options) {
   return MakeTransport(backend, place, {}, {world}, options["timeout"].as_double());
 }
 
-/// strata.comm.init{...}: {rank=, world_size=, backend=}. A second call gives what the first gave.
+/// strata.comm.init{...} returns {rank=, world_size=, backend=}. A second call returns the same.
 Value Init(lua_State* L) {
   const Value options = Options(L, 1, "strata.comm.init", InitFields());
   if (!FindTransport()) {

@@ -5,26 +5,28 @@
 //   strata.comm.rank{axis="pipe"}, strata.comm.size{axis="pipe"}
 //   strata.comm.init{backend="gloo"|"nccl"|"both", init_method="tcp://host:port", ...}
 //
-// The ranks of an axis take part: "pipe", "data", "model", "replica" (all ranks of one data index)
-// or "world", the default; group="data" says the same as axis="data". The results are new tensors.
-// all_gather joins along dim 0; reduce_scatter and all_to_all cut dim 0.
+// The ranks of one axis take part: "pipe", "data", "model", "replica" (all ranks with one data
+// index) or "world", the default; group="data" means the same as axis="data". The results are new
+// tensors. all_gather concatenates along dim 0; reduce_scatter and all_to_all divide dim 0 into
+// equal parts.
 //
-// In layers and losses, a sum, a gather and a reduce-scatter with axis="model" have gradients:
-// those of strata.model.reduce, gather and reduce_scatter. All others refuse a tensor that wants
-// one.
+// In layers and losses, a sum, a gather and a reduce-scatter with axis="model" have the gradients
+// of strata.model.reduce, gather and reduce_scatter. All other calls refuse a tensor that requires
+// a gradient.
 //
-// With async=true a call gives a handle. h:wait() gives the result, h:wait(seconds) nil when that
-// is too short, h:done() whether the result is there.
+// With async=true a call returns a handle. h:wait() returns the result; h:wait(seconds) returns nil
+// if that time is too short; h:done() is true once the result is there.
 //
-// In a job's functions they work on the job's ranks; every rank must make the same calls. In a
-// script that runs by itself strata.comm.init comes first and meets the other processes.
+// In a job's functions the calls work on the job's ranks, and every rank must make the same calls.
+// A script without a job must first call strata.comm.init, which connects it to the other
+// processes.
 #pragma once
 
 #include <lua.hpp>
 
 namespace strata::lua {
 
-/// Fills strata.comm. Once per state. REQUIRES: protected mode.
+/// Fills strata.comm. Call it once per state. REQUIRES: protected mode.
 void OpenComm(lua_State* L);
 
 }  // namespace strata::lua

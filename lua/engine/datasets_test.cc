@@ -1,5 +1,5 @@
-// Data with an end in scripts with tensors: functions on samples, samples by index, trainings of an
-// epoch with every kind of source, tensors in files.
+// Datasets in scripts with tensors: functions on samples, samples by index, trainings of an epoch
+// with every kind of source, tensors in files.
 
 #include "engine/base/text.h"
 #include "lua/testing.h"
@@ -70,7 +70,7 @@ TEST_F(DatasetsTest, MapAndFilterAreFunctionsOfSamples) {
   EXPECT_EQ(Show("own:map(function(x, y) return x:mul(2), y + 1 end)[4][2]:item()"), "2");
   EXPECT_EQ(Show("own:map(function(x, y) return {x, x:gt(1)}, y end)[4][1][2]:tolist()"),
             "{false, true, true, true}");
-  // In-place work changes a copy.
+  // A function that works in place changes a copy.
   EXPECT_EQ(Show("a = own:cache(); b = a:map(function(x, y) return x:zero_(), y end)\n"
                  "_ = b[3]; return a[3][1]:sum():item() == own[3][1]:sum():item()"),
             "true");
@@ -111,7 +111,7 @@ TEST_F(DatasetsTest, WholeNumbersAreNamedWhereTheyAreNotMeant) {
   EXPECT_THAT(Fail(Str(of("F.ones{i + 1}", "0"), "[1]")), Not(HasSubstr("whole numbers")));
 }
 
-/// Random numbers in functions are those of the sample, whoever reads it.
+/// The random numbers in functions depend on the sample, not on the stage that reads it.
 TEST_F(DatasetsTest, FunctionsDrawTheSameOnEveryStage) {
   Show(
       "noisy = own:map(function(x, y) return x + F.rand{4}:mul(0.1):add(math.random() * 0.1), y "
@@ -143,7 +143,7 @@ TEST_F(DatasetsTest, LabelsWithoutAClassAreRefusedBeforeTheTraining) {
               HasSubstr("the labels of strata.data.csv are 0 to 3, but"));
 }
 
-/// Numbers of the test data that stand for something else in the training's.
+/// Words and classes of the test data must be numbered as in the training data.
 TEST_F(DatasetsTest, WordsAndClassesAreThoseOfTheTraining) {
   const ScriptFolder folder;
   const std::string one = folder.Write("1.csv", "a,b,y\n1,red,cat\n2,blue,dog\n3,red,owl\n");
@@ -187,7 +187,7 @@ TEST_F(DatasetsTest, WordsAndClassesAreThoseOfTheTraining) {
   EXPECT_EQ(Show(pair(csv(one), fills + like + "}")), Show(pair(csv(one), csv(one))));
   EXPECT_EQ(Show(pair(scaled(one, "") + same, scaled(far, like) + same)),
             Show(pair(csv(one), csv(one))));
-  // What is the same, or what nothing tells apart, is taken.
+  // Equal numberings are accepted, and so are cases in which the difference cannot be seen.
   const std::string numbered = folder.Write("6.csv", "7,red,cat\n2,blue,dog\n3,red,owl\n");
   const std::string turned_rows =
       folder.Write("7.csv", "a,b,y\n3,red,owl\n2,blue,dog\n1,red,cat\n");
@@ -278,7 +278,7 @@ TEST_F(DatasetsTest, EpochsOfFilesTrain) {
   }
 }
 
-/// Sequences of several lengths: a mask is a further input, and what fills up is ignored.
+/// Sequences of several lengths: the mask is a further input, and padding is ignored by the loss.
 TEST_F(DatasetsTest, RaggedSamplesArePadded) {
   Show(R"(
 ragged = strata.dataset{length = 8, ragged = true, get = function(i)
@@ -292,7 +292,7 @@ padded = {
 )");
   const std::string alone = Show("losses(job(ragged, nil, padded), {pipe = 1})");
   EXPECT_EQ(Show("seen = {}; return losses(job(ragged, nil, padded), {pipe = 2})"), alone);
-  // A row of two lengths in one micro-batch: the shorter one ends in zeros, its mask in false.
+  // A micro-batch has rows of two lengths: the shorter one ends in zeros, and its mask in false.
   EXPECT_EQ(Show(R"(
 local short = 0
 for _, batch in ipairs(seen) do
@@ -366,7 +366,7 @@ TEST_F(DatasetsTest, TensorsInFiles) {
   EXPECT_THAT(Fail(Str("strata.tensors.save('", text, "', x)")), HasSubstr("it stays"));
 }
 
-/// Relative paths are those of the script that made the data, whatever job reads it.
+/// Relative paths refer to the folder of the script that made the data, whichever job reads it.
 TEST_F(DatasetsTest, DataKeepsItsFolderInTheJobOfAnother) {
   const ScriptFolder folder;
   folder.Write("main/c.csv", "a,y\n1,2\n3,4\n5,6\n7,8\n");
@@ -402,7 +402,8 @@ TEST_F(DatasetsTest, DataKeepsItsFolderInTheJobOfAnother) {
   EXPECT_EQ(printed(own + "print(d.options.path, strata.load('sub/job.lua', {data = d}).train_data"
                           ".options.path:match('main/c.csv$'))"),
             "c.csv\tmain/c.csv\n");
-  // What was not handed over stays unread, and so does what the one who hands it over may not read.
+  // Data that was not passed stays unreadable, and so does data that the passing script may not
+  // read.
   EXPECT_THAT(printed(own + "strata.load('sub/job.lua', {data = d, read = '../other.csv'})"),
               HasSubstr("--allow_read=DIR"));
   folder.Write("secret.csv", "a,y\n1,2\n");

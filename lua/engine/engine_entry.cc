@@ -1,4 +1,4 @@
-// The entry of libstrata_engine.so.
+// The implementation of EngineApi, and the entry function of libstrata_engine.so.
 
 #include <ATen/Context.h>
 #include <ATen/Version.h>
@@ -41,7 +41,7 @@ namespace {
 
 TensorScript& ScriptOf(State& state) { return static_cast<TensorScript&>(*state.core().tensors); }
 
-/// What was decided by looking at more than the job: a file of costs, a function.
+/// The decisions of a plan that depend on more than the job, such as a file of costs or a function.
 Value DecisionsOf(const Plan& plan) {
   std::vector<int64_t> segments;
   for (const LayerPlan& layer : plan.layers) segments.push_back(layer.segment);
@@ -57,9 +57,9 @@ Value DecisionsOf(const Plan& plan) {
       .Set("costs", Value::List(seconds.begin(), seconds.end()));
 }
 
-/// All ranks must train the same job: a script may read what differs between machines, and so may
-/// its plan and its program. Where one has another, every rank throws the same error, so that none
-/// waits for those who left.
+/// Checks that all ranks train the same job. A script may read files that differ between machines,
+/// so its plan and program may differ as well. If a rank has another job, every rank throws the
+/// same error, so that none waits for ranks that have left.
 void CompareJobs(const Job& job, const Plan& plan, ProvedPrograms* programs, Transport& transport) {
   const std::string mine = job.ToValue()
                                .Set("plan", DecisionsOf(plan))
@@ -68,7 +68,7 @@ void CompareJobs(const Job& job, const Plan& plan, ProvedPrograms* programs, Tra
   const std::string theirs = transport.Broadcast(mine, 0);
   const bool differs = theirs != mine;
   if (transport.AllReduceSum({differs ? 1. : 0.})[0] == 0) return;
-  // As JSON on both sides: functions are told apart by their digests.
+  // Both sides are compared as JSON, in which functions are told apart by their digests.
   const std::vector<std::string> differences = transport.Gather(
       differs ? FirstDifference(Value::FromJson(mine), Value::FromJson(theirs)) : "");
   for (size_t rank = 0; rank < differences.size(); ++rank) {
@@ -78,11 +78,12 @@ void CompareJobs(const Job& job, const Plan& plan, ProvedPrograms* programs, Tra
   }
 }
 
-/// Counts the changes to our layers after which what an earlier program measured does not hold.
+/// Increase this after a change to our layers that makes seconds measured by earlier versions
+/// wrong.
 constexpr int kKernels = 3;
 
-/// What a script draws outside of layers, losses and data is the same each time and on every rank:
-/// the numbers that follow torch.manual_seed(0).
+/// Seeds the default generator, so that numbers drawn outside of layers, losses and data are the
+/// same in each run and on every rank: those that follow torch.manual_seed(0).
 void SeedScripts() {
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   const std::lock_guard<std::mutex> lock(generator.mutex());
@@ -93,12 +94,12 @@ class Api : public EngineApi {
  public:
   Api() {
     InstallAllocator();
-    RandomScope(0);  // Registers its kernels before there are threads.
+    RandomScope(0);  // registers its kernels before there are threads
   }
 
-  /// Whatever the script does with tensors, it may train on a GPU later.
+  /// Loads CUDA if there are GPUs, since the script may train on a GPU later.
   void InstallTensors(State& state) const override {
-    if (state.core().tensors) return;  // samples ask, too
+    if (state.core().tensors) return;  // reading samples calls this too
     LoadCudaBesideGpus();
     Install(state);
   }
@@ -149,7 +150,7 @@ class Api : public EngineApi {
         break;
       }
       MicroBatch& batch = batches->list.emplace_back();
-      // The iterator may write to them for the next micro-batch.
+      // The iterator may write to these tensors for the next micro-batch.
       batch.input =
           CopyOnWrite(TensorsArgument(L, top + 1, "the input, a tensor or a list of tensors"));
       batch.target =
@@ -224,12 +225,12 @@ class Api : public EngineApi {
   LinkTable MeasureLinks(const std::string& transport, const RankPlace& place,
                          const std::string& host) const override {
     constexpr double kSeconds = 1, kMostWait = 60;
-    SetThreads(1);  // a fork has no pool of the threads that its parent had
+    SetThreads(1);  // a forked process lacks its parent's pool of threads
     const at::Device device = UseDevice(transport == "nccl" ? "cuda" : "cpu", place.local_rank);
     const auto links =
         MakeTransport(transport, place, LinksBetweenAll(place.world_size), {}, kMostWait);
     LinkTable table = strata::MeasureLinks(*links, host, device, kSeconds);
-    links->Barrier();  // nobody leaves while another still hears of the last ones
+    links->Barrier();  // no rank leaves while another still receives
     return table;
   }
 
@@ -243,7 +244,7 @@ class Api : public EngineApi {
     facts.Set("blas", at::hasMKL() ? "MKL" : "OpenBLAS or none");
     facts.Set("mkldnn", at::hasMKLDNN());
     facts.Set("cpu_capability", at::get_cpu_capability());
-    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {  // the second overrules
+    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) {  // the second one has priority
       if (const char* chosen = std::getenv(name)) facts.Set("waiting", Str(name, "=", chosen));
     }
     Value::List devices;

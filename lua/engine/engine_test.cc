@@ -1,4 +1,4 @@
-// Scripts with tensors, from the declaration to training, over the true shared library.
+// Scripts with tensors, from the declaration to training, with the real shared library.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -24,7 +24,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// What every script here begins with; `data` gives two rows of four numbers that depend on i.
+/// The beginning of every script here; `data` returns two rows of four numbers that depend on i.
 constexpr char kBegin[] = R"(
 nn, F = strata.nn, strata.F
 function data(i)
@@ -56,7 +56,7 @@ end
 using EngineTest = BegunTest<kBegin>;
 
 TEST_F(EngineTest, IsLoadedWhenATensorIsNeeded) {
-  // The first test: later ones find the library loaded.
+  // This must be the first test, since later ones find the library loaded.
   if (LoadedEngine()) GTEST_SKIP() << "another test loaded the engine";
   Show("return strata.F, job()");
   Show("images = strata.data.images{shape = {4}, classes = 2, samples = 8}");
@@ -140,7 +140,7 @@ for i = 1, #one do difference = math.max(difference, math.abs(one[i] - two[i])) 
   EXPECT_EQ(Show("{#one, #two, difference < 1e-6}"), "{3, 3, true}");
 }
 
-// Shapes and errors before training.
+// ---- Shapes and errors before training
 
 TEST_F(EngineTest, FunctionsTellTheirShapes) {
   Show(
@@ -198,7 +198,7 @@ TEST_F(EngineTest, MemoryThatIsNotThereIsTheWorldsFault) {
   EXPECT_EQ(Show("pcall(F.ones, 1e6, 1e6, 1e3)").substr(0, 5), "false") << "a script may catch it";
 }
 
-// Training.
+// ---- Training
 
 TEST_F(EngineTest, TrainingLowersTheLoss) {
   EXPECT_EQ(Show("(function() local s = job{steps = 30}:train{} return #s, s[1].step, s[30].step, "
@@ -206,7 +206,7 @@ TEST_F(EngineTest, TrainingLowersTheLoss) {
             "30\n0\n29\ntrue\ntrue");
 }
 
-/// Each must give the same losses, bit for bit, however the layers are cut.
+/// Each job must give the same losses, bit for bit, wherever the layers are cut.
 TEST_F(EngineTest, CutsDoNotChangeTheLosses) {
   Show(R"(
 RMS = strata.layer{
@@ -276,8 +276,8 @@ TEST_F(EngineTest, ALossFunctionEqualsTheBuiltInOne) {
               HasSubstr("weight must be at least 0, got -1"));
 }
 
-/// Three samples in micro-batches of two; the last one has the weight of one, wherever an output
-/// has its samples.
+/// Three samples in micro-batches of two: the last micro-batch must have the weight of one sample,
+/// in whichever dim an output has its samples.
 TEST_F(EngineTest, AMeanHasTheWeightOfItsSamples) {
   Show(R"(
 x = F.arange(24, {dtype="float32"}):view(3, 8):mul(0.3):sin()
@@ -377,7 +377,7 @@ TEST_F(EngineTest, TheTimeLimitEndsWhereTrainingBegins) {
             "3");
 }
 
-/// As the launcher does it: no script waits for the training.
+/// The training runs as in the launcher, where no script is waiting for it.
 TEST_F(EngineTest, TheLaunchersTrainingHasNoLimitOfTime) {
   StateOptions options = Options();
   options.seconds = 0.3;
@@ -423,7 +423,7 @@ TEST_F(EngineTest, AnInterruptEndsTraining) {
   EXPECT_EQ(Show("#losses(job())"), "3");
 }
 
-// Step by step.
+// ---- Step by step
 
 TEST_F(EngineTest, AnEngineIsDrivenStepByStep) {
   Show("e = job():start{pipe = 2, stages_per_rank = 1}");
@@ -483,7 +483,7 @@ TEST_F(EngineTest, IteratorsBringMicroBatches) {
   Show("e:close()");
 }
 
-// Ties
+// ---- Ties
 
 constexpr char kTied[] = R"(
 function tokens(i)
@@ -525,7 +525,7 @@ TEST_F(EngineTest, TiedTensorsInsideContainers) {
   EXPECT_EQ(Show("tostring(losses(deep())) == tostring(losses(deep(), {pipe = 3}))"), "true");
 }
 
-// Collectives
+// ---- Collectives
 
 TEST_F(EngineTest, FunctionsOfReplicasTalk) {
   Show("seen = {}");
@@ -558,7 +558,7 @@ TEST_F(EngineTest, DifferentCallsAndLostGradientsAreRefused) {
   EXPECT_THAT(Fail("strata.comm.all_redu"), HasSubstr("all_reduce"));
 }
 
-// Each of these is the identity, made of parts; so is its gradient.
+// Each of these layers is the identity, composed of collectives; so is its gradient.
 TEST_F(EngineTest, CollectivesOfTheModelAxisHaveGradients) {
   Show(R"(function shared(f) return job{parallel = {model = 2}, layers = {
     nn.Linear{4, 6, split = "column"}, f, nn.Linear{6, 2}}} end
@@ -592,7 +592,7 @@ TEST_F(EngineTest, AScriptOfItsOwnMeetsOthersFirst) {
               HasSubstr("strata.comm: rank 0 of 1, 0 of 1 on this machine, meets at 127.0.0.1:1"));
   EXPECT_EQ(Show("first.rank, first.world_size"), "0\n1");
   EXPECT_EQ(Show("strata.comm.init{}.world_size"), "1");
-  EXPECT_EQ(Show("strata.comm.init{rank = 7, world_size = 9}.rank"), "0");  // gives the first
+  EXPECT_EQ(Show("strata.comm.init{rank = 7, world_size = 9}.rank"), "0");  // of the first call
   EXPECT_EQ(Show("strata.comm.all_reduce(F.ones{2}):tolist()"), "{1, 1}");
   EXPECT_THAT(Fail("strata.comm.all_reduce(F.ones{2}:to_sparse())"),
               Not(HasSubstr("Exception raised")));
@@ -600,9 +600,9 @@ TEST_F(EngineTest, AScriptOfItsOwnMeetsOthersFirst) {
             "{1, 1}");
 }
 
-// Ranks that are processes: each has a state and a job of its own.
+// ---- Ranks that are processes: each has its own state and job
 
-/// A listening socket on loopback, for the store: its descriptor and its port.
+/// A listening socket on loopback, for the store: returns its descriptor and its port.
 std::pair<int, int> Listen() {
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -622,8 +622,8 @@ std::shared_ptr<ProvedPrograms> ProgramsOf(const Job& job, Plan plan, const std:
   return programs;
 }
 
-/// The error of each rank that opens its engine with the flag that it is given; "" without one.
-/// `schedules`: of the programs that ranks come with.
+/// Opens an engine on each rank with the rank's flag, and returns each rank's error, or "".
+/// `schedules` are the schedules of the programs that the ranks bring.
 std::vector<std::string> OpenRanks(const std::vector<std::string>& flags,
                                    const std::vector<std::string>& schedules = {}) {
   const auto [fd, port] = Listen();
@@ -637,7 +637,7 @@ std::vector<std::string> OpenRanks(const std::vector<std::string>& flags,
                                   "}, transport = 'gloo',\n"
                                   "  lr_schedule = function(step) return slope end}"));
   std::vector<std::string> errors(flags.size());
-  std::vector<State> states(flags.size());  // they and their engines live until all have met
+  std::vector<State> states(flags.size());  // they and their engines live until all ranks have met
   std::vector<std::unique_ptr<Engine>> engines(flags.size());
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; ++rank) {
@@ -694,7 +694,7 @@ TEST_F(EngineTest, AForgottenEngineIsCollected) {
   EXPECT_EQ(Show("#losses(job())"), "3");
 }
 
-// The collection has Lua's turn, and waits for the ranks that let go of their layers.
+// The collection holds Lua's turn while it waits for the ranks to release their layers.
 TEST_F(EngineTest, AForgottenEngineWithOwnLayersIsCollected) {
   Show(
       "Own = strata.layer{name = 'Own', init = function(self) gone[self] = true end, "

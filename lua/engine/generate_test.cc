@@ -1,4 +1,4 @@
-// e:generate{}: texts of a language model whose layers are the script's too.
+// e:generate{}: texts of a language model some of whose layers are the script's.
 #include <gmock/gmock.h>
 
 #include "lua/testing.h"
@@ -10,7 +10,8 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// `start(grid, place)`: an engine; `place` says where a token is, for the layer that adds places.
+/// `start(grid, place)` returns an engine; `place` gives a token's position to the layer that adds
+/// positions.
 constexpr char kBegin[] = R"(
 nn, F = strata.nn, strata.F
 function Places(place)

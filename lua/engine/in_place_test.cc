@@ -1,4 +1,4 @@
-// Functions of the script that change what they are given, on every plan.
+// Functions of the script that change their inputs in place, under every plan.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 namespace strata::lua {
 namespace {
 
-/// Of each case: keys of a job that works in place, and of one that does not.
+/// For each case: the keys of a job that works in place, and of an equal one that does not.
 constexpr char kBegin[] = R"(
 nn, F = strata.nn, strata.F
 function data(i)

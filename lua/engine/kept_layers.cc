@@ -24,8 +24,8 @@
 namespace strata::lua {
 namespace {
 
-/// The place of an input that is given by name. Refuses other names: a mask in another's place
-/// would pass silently.
+/// The position of an input given by name. Throws ConfigError for an unknown name; otherwise a mask
+/// in the place of another one would go unnoticed.
 size_t PlaceOf(const KeptLayer& kept, const std::string& name) {
   const std::span<const std::string_view> known = InputNames(kept.spec.type);
   const auto found = std::ranges::find(known, name);
@@ -36,9 +36,9 @@ size_t PlaceOf(const KeptLayer& kept, const std::string& name) {
       Str(kept.path, " ", kept.spec.ToString(), " takes no input \"", name, "\"", hint));
 }
 
-/// The arguments from stack index 2 on: tensors and lists of tensors, and those of a trailing table
-/// with names, at their places. Where inputs have names, those that are left out or nil before
-/// others are undefined.
+/// Reads the arguments from stack index 2 on: tensors, lists of tensors, and the inputs named in a
+/// trailing table, at their positions. If the layer's inputs have names, those left out or nil
+/// before other inputs become undefined tensors.
 Tensors CalledWith(lua_State* L, const KeptLayer& kept) {
   constexpr std::string_view kWhat = "a tensor";
   const bool has_names = !InputNames(kept.spec.type).empty();
@@ -75,8 +75,8 @@ Tensors CalledWith(lua_State* L, const KeptLayer& kept) {
   return tensors;
 }
 
-/// Says why the layer cannot take these inputs, where its shape rule knows. Rules are about
-/// float32, whatever a job computes in.
+/// Throws ConfigError with the reason if the layer's shape rule refuses these inputs. The rules are
+/// written for float32, so half precision is treated as float32.
 void CheckInputs(const KeptLayer& kept, const Tensors& inputs) {
   const auto is_defined = [](const at::Tensor& x) { return x.defined(); };
   if (HasScripted(kept.spec) || !std::ranges::all_of(inputs, is_defined)) return;
@@ -87,8 +87,9 @@ void CheckInputs(const KeptLayer& kept, const Tensors& inputs) {
   InferLayer(kept.spec, specs, nullptr);
 }
 
-/// What the script may write to before the backward: its buffers, and what it keeps between calls.
-/// A write to what has a history is autograd's to refuse.
+/// Protects inputs that the script may write to before the backward, such as buffers and tensors
+/// that it keeps between calls. Inputs with a history are left out: autograd itself refuses writes
+/// to those.
 Tensors Unwritten(Tensors inputs) {
   if (!at::GradMode::is_enabled()) return inputs;
   for (at::Tensor& x : inputs) {
@@ -97,8 +98,9 @@ Tensors Unwritten(Tensors inputs) {
   return inputs;
 }
 
-/// What is float32 in the type of the parameters, where they have the job's half precision: as
-/// between the layers of a list. A norm's have not, so that it stays with what it is given.
+/// Converts float32 inputs to the type of the layer's parameters if that is the job's half
+/// precision, as is done between the layers of a list. A norm's parameters keep their type, so a
+/// norm keeps its input's type.
 Tensors InTypeOf(Layer& layer, Tensors inputs) {
   for (const Parameter& parameter : layer.parameters()) {
     const at::ScalarType type = parameter.value.scalar_type();
@@ -132,15 +134,15 @@ Tensors Compute(const KeptLayer& kept, const Tensors& inputs) {
   }
 }
 
-/// The same, while other ranks of this process can run Lua: they may have to, for this one waits
-/// for those of its model axis.
+/// Runs Compute() while other ranks of this process can run Lua. They may need to, since this rank
+/// may wait for the others of its model axis.
 Tensors ComputeUnlocked(lua_State* L, const KeptLayer& kept, const Tensors& inputs) {
   if (IsPlanning()) return Compute(kept, inputs);
   const Unlocked unlocked(State::Of(L));
   return Compute(kept, inputs);
 }
 
-/// self.attn(x, ...)
+/// Runs a kept layer: self.attn(x, ...).
 int CallKept(lua_State* L) {
   const auto kept = ObjectArgument<KeptLayer>(L, 1);
   if (!kept->pass || !*kept->pass) {
@@ -156,7 +158,7 @@ int CallKept(lua_State* L) {
   return static_cast<int>(outputs.size());
 }
 
-/// All parameters and buffers by their names within the layer.
+/// All parameters and buffers, by their names within the layer.
 std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const KeptLayer& kept) {
   std::vector<std::pair<std::string, at::Tensor>> all;
   Layer* const layer = *kept.layer;
@@ -169,7 +171,8 @@ std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const KeptLayer& kept)
   return all;
 }
 
-/// self.attn.NAME: a tensor, or the part of that name. Position i is the part i - 1.
+/// __index of a kept layer: self.attn.NAME is a tensor, or the part with that name. Position i is
+/// part i - 1.
 int FieldOfKept(lua_State* L) {
   const auto kept = ObjectAt<KeptLayer>(L, 1);
   const bool is_position = lua_type(L, 2) == LUA_TNUMBER;

@@ -1,5 +1,6 @@
-// Built layers as values of Lua: what an own layer's `self` and an init=function(layer) hold. Calls
-// run the layer in C++; fields are its parameters, buffers and parts. Internal to lua/engine/.
+// Built layers as Lua values: the layers in an own layer's `self`, and the argument of
+// init=function(layer). A call runs the layer in C++; its fields are its parameters, buffers and
+// parts. Internal to lua/engine/.
 #pragma once
 
 #include <memory>
@@ -11,22 +12,23 @@
 
 namespace strata::lua {
 
-/// The pass that runs a layer's forward right now; null between forwards.
+/// The pass of the layer's running forward; null between forwards.
 using CurrentPass = std::shared_ptr<const Pass*>;
 
-/// A built layer as a value of Lua: self.attn(x) runs it, self.attn.weight is its parameter. The
-/// parts of a container are reached by their positions: self.net[1].weight.
+/// A built layer as a Lua value: self.attn(x) runs it, self.attn.weight is its parameter. Parts of
+/// a container are accessed by position: self.net[1].weight.
 struct KeptLayer {
   std::string path;    ///< "Block.attn"
-  std::string prefix;  ///< of the names of its parameters within `layer`: "" for all of it
+  std::string prefix;  ///< of its parameters' names within `layer`; "" = all of `layer`
   LayerSpec spec;
-  std::shared_ptr<Layer*> layer;  ///< points to null once its owner is gone
-  CurrentPass pass;               ///< its owner's; null for a layer that is not called
-  /// Whether a function that learns has read one of its parameters.
+  std::shared_ptr<Layer*> layer;  ///< points to null once the layer's owner is destroyed
+  CurrentPass pass;               ///< the owner's pass; null for a layer that cannot be called
+  /// True once a function that trains has read one of the layer's parameters.
   std::shared_ptr<bool> is_read = std::make_shared<bool>(false);
 };
 
-/// Those of one owner. Lua may have them for longer.
+/// The kept layers of one owner. Lua may keep them longer than the owner lives; then they point to
+/// null.
 struct KeptLayers {
   KeptLayers() = default;
   ~KeptLayers();

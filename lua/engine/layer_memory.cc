@@ -1,4 +1,8 @@
-// What a layer's passes allocate, counted while they run on zeros.
+// Measures the memory that a layer's passes allocate, by running them on zeros. After the forward,
+// the outputs and then the inputs are released. What stays allocated is kept by the autograd graph
+// for the backward; the difference at each release shows whether the graph also keeps the outputs
+// and the inputs. The scratch memory is the peak of each pass beyond that. The cost is one forward
+// and one backward.
 #include "lua/engine/layer_memory.h"
 
 #include <ATen/Parallel.h>
@@ -28,7 +32,8 @@
 namespace strata::lua {
 namespace {
 
-/// Counts what this thread allocates while it lives. Threads that plan have account 0 otherwise.
+/// Counts the bytes that this thread allocates while the object lives. Outside of it, threads that
+/// plan use account 0.
 class Counter {
  public:
   Counter() { SetMemoryAccount(kAccount); }
@@ -36,9 +41,9 @@ class Counter {
   Counter(const Counter&) = delete;
   Counter& operator=(const Counter&) = delete;
 
-  /// Of what was allocated since the counter was made.
+  /// The bytes allocated now, without those from before the counter was made.
   int64_t now() const { return MemoryOf(kAccount).current - before_; }
-  /// The most since the last call.
+  /// The peak since the last call, in bytes.
   int64_t TakePeak() const {
     const int64_t peak = MemoryOf(kAccount).peak - before_;
     ResetPeakMemory(kAccount);
@@ -46,11 +51,12 @@ class Counter {
   }
 
  private:
-  static constexpr int kAccount = kMemoryAccounts - 1;  // no rank's
+  static constexpr int kAccount = kMemoryAccounts - 1;  // an account that no rank uses
   const int64_t before_ = MemoryOf(kAccount).current;
 };
 
-/// One thread: a pool of them would not survive a fork, and the ranks may be forked from here.
+/// Limits LibTorch to one thread: a pool of threads would not survive a fork, and the ranks may be
+/// forked from this process.
 class OneThread {
  public:
   OneThread() { SetThreads(1); }
@@ -62,7 +68,7 @@ class OneThread {
   const int before_ = at::get_num_threads();
 };
 
-/// What the layer computes in: half precision where it is given such a tensor.
+/// The type in which the layer computes: half precision if one of its inputs has it.
 at::ScalarType ComputeType(const TensorSpecs& inputs) {
   for (const TensorSpec& spec : inputs) {
     const at::ScalarType type = ToScalarType(spec.dtype);
@@ -71,7 +77,7 @@ at::ScalarType ComputeType(const TensorSpecs& inputs) {
   return at::kFloat;
 }
 
-/// As a stage does: in half precision the layer sees copies of its parameters.
+/// Binds gradients as a stage does: in half precision the layer gets copies of its parameters.
 void BindGradients(Layer& layer, at::ScalarType compute) {
   for (Parameter& parameter : layer.parameters()) {
     if (!parameter.frozen) parameter.grad = at::zeros_like(parameter.value.detach());
@@ -81,8 +87,8 @@ void BindGradients(Layer& layer, at::ScalarType compute) {
   layer.OnBound();
 }
 
-/// Fresh memory that some layer before has computed of `leaf`, so that nobody but this layer's
-/// graph holds it.
+/// Allocates inputs that look like the outputs of an earlier layer. They are computed from `leaf`,
+/// and only this layer's graph keeps them.
 Tensors Inputs(const TensorSpecs& specs, const at::Tensor& leaf) {
   Tensors inputs;
   for (const TensorSpec& spec : specs) {
@@ -112,13 +118,13 @@ int64_t BytesOf(const Storages& storages) {
   return bytes;
 }
 
-/// Where the backward begins, and with what.
+/// The edges at which the backward begins, and their gradients.
 struct Roots {
   torch::autograd::edge_list edges;
   torch::autograd::variable_list gradients;
 };
 
-/// Without the gradients' memory.
+/// The roots for these outputs. The gradients are expanded views, so they take no memory yet.
 Roots RootsOf(const Tensors& outputs) {
   Roots roots;
   for (const at::Tensor& output : outputs) {
@@ -129,9 +135,9 @@ Roots RootsOf(const Tensors& outputs) {
   return roots;
 }
 
-/// A backward over a graph on this thread, in the order of autograd's engine, which keeps the
-/// graph. The engine itself starts a thread for each GPU, and CUDA with them: the process that
-/// plans could not fork ranks any more.
+/// Runs a backward over a graph on this thread, in the order of autograd's engine, and keeps the
+/// graph. Autograd's engine itself would start a thread for each GPU and thereby CUDA; a process
+/// that has started CUDA cannot fork ranks for GPUs.
 class TrialBackward {
  public:
   void Run(Roots roots) {
@@ -151,8 +157,8 @@ class TrialBackward {
   using Node = torch::autograd::Node;
   using Gradients = torch::autograd::variable_list;
 
-  /// Counts how many gradients the root, as one, and each node below wait for. A loop of the script
-  /// makes a deep graph.
+  /// Counts for each node below the root, and for the root, how many gradients it must wait for. It
+  /// does not recurse, since a loop in a script makes a deep graph.
   void Find(Node* root) {
     std::vector<Node*> found = {root};
     while (!found.empty()) {
@@ -167,7 +173,7 @@ class TrialBackward {
 
   void Evaluate(Node& node) {
     Gradients outputs = node(std::exchange(gradients_[&node], {}));
-    // What was broadcast in the forward is added up.
+    // Gradients of tensors that were broadcast in the forward are summed here.
     torch::autograd::validate_outputs(node.next_edges(), outputs,
                                       [](const std::string& words) { return words; });
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -184,7 +190,7 @@ class TrialBackward {
     if (--waits_for_[node] == 0) ready_.push(node);
   }
 
-  /// The last of the forward comes first.
+  /// Orders nodes so that the last one of the forward comes first.
   struct IsEarlier {
     bool operator()(const Node* a, const Node* b) const {
       return a->sequence_nr() < b->sequence_nr();
@@ -195,7 +201,8 @@ class TrialBackward {
   std::priority_queue<Node*, std::vector<Node*>, IsEarlier> ready_;
 };
 
-/// Nothing that was saved goes before the end: Lua holds it, too.
+/// The peak of the backward, in bytes, without the inputs' gradients. Saved tensors count to the
+/// end, since Lua may hold them as well.
 int64_t BackwardScratch(Roots roots, int64_t input_bytes, const Counter& counter) {
   if (roots.edges.empty()) return 0;
   for (at::Tensor& gradient : roots.gradients) gradient = gradient.contiguous();
@@ -205,8 +212,8 @@ int64_t BackwardScratch(Roots roots, int64_t input_bytes, const Counter& counter
   return std::max<int64_t>(0, counter.TakePeak() - before - input_bytes);
 }
 
-/// Of the tensors that are handed out between two collections the share that one call leaves as
-/// garbage, of all that it hands out.
+/// The most garbage that may exist between two collections: kMostBetweenCollections times the share
+/// of a call's allocations that become garbage.
 int64_t LiesAround(int64_t garbage, int64_t handed_out) {
   if (garbage <= 0) return 0;
   const double share = static_cast<double>(garbage) / static_cast<double>(handed_out);
@@ -239,7 +246,7 @@ LayerMemory MemoryOfLayer(Layer& layer, const TensorSpecs& inputs,
   const int64_t output_bytes = BytesOf(leaving);
   Roots roots = RootsOf(y);
 
-  // What goes when nobody but the graph holds the outputs, and then the inputs.
+  // The difference shows what is freed once only the graph holds the outputs, and then the inputs.
   y.clear();
   const int64_t without_outputs = counter.now();
   x.clear();

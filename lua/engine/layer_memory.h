@@ -1,4 +1,4 @@
-// What a layer's passes allocate. Internal to lua/.
+// The memory that a layer's passes allocate. Internal to lua/.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace strata::lua {
 
-/// Runs the layer forward and backward on zeros of these shapes, in training, and counts what this
-/// thread allocates. So masks and indices that are kept count too, several views of one memory
-/// count once, and parameters not at all. Lua's garbage counts as scratch: as much of it as lies
-/// around between two collections. `collect` runs Lua's collector. Throws what the layer throws.
+/// Runs the layer forward and backward in training, on zeros of these shapes, and counts the bytes
+/// that this thread allocates. So masks and indices that are kept are included, several views of
+/// one memory count once, and parameters do not count. Lua's garbage counts as scratch, as much as
+/// may exist between two collections. `collect` runs Lua's collector. Throws what the layer throws.
 LayerMemory MemoryOfLayer(Layer& layer, const TensorSpecs& inputs,
                           const std::function<void()>& collect);
 

@@ -1,5 +1,5 @@
-// Layers of a script that hold layers: what they compute, learn and are called, and what their
-// initial values are.
+// Layers of a script that contain layers: what they compute and learn, their names, and their
+// initial values.
 #include "engine/base/text.h"
 #include "lua/testing.h"
 
@@ -9,7 +9,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Block is what Sequential is, written by hand; Deep has one of them inside, and lists.
+/// Block does the same as Sequential, written by hand; Deep contains a Block, and lists.
 constexpr char kBegin[] = R"(
 nn, F = strata.nn, strata.F
 Block = strata.layer{
@@ -58,14 +58,14 @@ end
 
 using OwnLayersTest = BegunTest<kBegin>;
 
-// Initial values, losses and gradients are those of the same layers in the engine's container.
+// Initial values, losses and gradients equal those of the same layers in the engine's container.
 TEST_F(OwnLayersTest, ALayerOfLayersIsWhatItsLayersAre) {
   EXPECT_EQ(Show("losses{Block{4}} == losses{nn.Sequential{nn.Linear{4, 8}, nn.LayerNorm{8}, "
                  "nn.ReLU{}, nn.Linear{8, 4}}}"),
             "true");
 }
 
-// Gradients of the same weight come from the layer, which may let them wait, and from autograd.
+// The gradient of such a weight has two sources: the layer, which may delay its part, and autograd.
 TEST_F(OwnLayersTest, AWeightThatIsReadHasTheSameBitsUnderEverySchedule) {
   Show(R"(
 Reads = strata.layer{
@@ -111,8 +111,8 @@ end
   EXPECT_EQ(Show("near('fp16')"), "true");
 }
 
-// As autocast has it: a buffer of float32 makes what is added to it float32, products take it all
-// the same, norms and softmax stay with what they are given.
+// As in autocast: adding a float32 buffer gives float32, products accept float32 nevertheless, and
+// norms and softmax keep the type of their input.
 TEST_F(OwnLayersTest, ProductsTakeFloat32InHalfPrecision) {
   Show(R"(
 function first(forward, more)
@@ -157,8 +157,8 @@ end
   }
 }
 
-// A tensor that is filled again for each micro-batch is read by earlier ones: by weight gradients
-// that wait, by messages.
+// A tensor that is overwritten for each micro-batch is still read by earlier ones: by delayed
+// weight gradients and by messages.
 TEST_F(OwnLayersTest, WhatAForwardKeepsAndWritesToIsEachMicroBatchsOwn) {
   Show(R"(
 scratch = F.zeros{2, 4}
@@ -195,7 +195,8 @@ end
             Show("losses(net())"));
 }
 
-// A forward that runs again for the backward finds its buffers as the first did, and changes none.
+// A forward that runs again for the backward sees its buffers as the first run did, and changes
+// none.
 TEST_F(OwnLayersTest, BuffersChangeOnceWhereAForwardRunsAgain) {
   Show(R"(
 Centred = strata.layer{
@@ -251,7 +252,7 @@ show = {forward = function(self, x) self.n = self.n + 1; seen[#seen + 1] = self.
               HasSubstr("has set self.n to nothing"));
 }
 
-// Planning's trial runs a backward from both, of which one leads to the other.
+// Planning runs a trial backward from both outputs, one of which was made from the other.
 TEST_F(OwnLayersTest, AnOutputMayBeMadeOfAnother) {
   Show(R"(
 function two(forward)
@@ -271,7 +272,7 @@ function other(self, x) local y = self.norm(x) return self.gate(y), y end)");
   }
 }
 
-// As PyTorch's modules have it.
+// layer:forward(x) works as in PyTorch's modules.
 TEST_F(OwnLayersTest, LayersInsideHaveAForward) {
   Show(R"(
 function of(forward)
@@ -306,7 +307,7 @@ one = losses(net())
   }
 }
 
-// Where nothing has learnt yet, functions may have no gradient, behind a cut or not.
+// Before the first trained layer, functions may have no gradient, on either side of a cut.
 TEST_F(OwnLayersTest, NothingBeforeTheFirstThatLearnsNeedsAGradient) {
   Show(R"(
 function net()
@@ -324,7 +325,7 @@ one = of{}
   }
 }
 
-// In half precision layers compute with copies, which each step makes anew.
+// In half precision, layers compute with copies of the parameters, which each step makes anew.
 TEST_F(OwnLayersTest, ShortenedVectorsStayShortInHalfPrecision) {
   Show(R"(
 Words = strata.layer{
@@ -368,7 +369,7 @@ end)");
   EXPECT_THAT(Fail("scaled(function(p) return 5 end)"), HasSubstr("or nothing, got the number 5"));
 }
 
-// Low-rank adaptation: a matrix that does not learn, with two that do beside it.
+// Low-rank adaptation: a frozen matrix with two trained ones beside it.
 TEST_F(OwnLayersTest, PartsMayBeFrozen) {
   Show(R"(
 Adapted = strata.layer{
@@ -408,7 +409,7 @@ end)");
   EXPECT_EQ(Show("job(net(), {freeze = 'parameters:base'}):plan{pipe = 1}.layers[1].frozen"), "20");
 }
 
-// What learns has the gradients that it has where all learn.
+// The parameters that are trained get the same gradients as when all are trained.
 TEST_F(OwnLayersTest, ParametersOfAnyLayerMayBeFrozen) {
   Show(R"(
 last = nn.Linear{4, 4}
@@ -466,7 +467,7 @@ end)");
   }
 }
 
-// Masks are tensors of like shapes: one in another's place would pass.
+// Masks are tensors of similar shapes, so one in the place of another would go unnoticed.
 TEST_F(OwnLayersTest, InputsWithNamesStandInTheirPlaces) {
   Show(R"(
 function of(call)
@@ -507,7 +508,7 @@ end
   EXPECT_THAT(fail("self.l(s, {c_0 = s})"), HasSubstr("expects all first states or none"));
 }
 
-// Planning has not seen the path of evaluation.
+// Planning has not run the path that evaluation takes.
 TEST_F(OwnLayersTest, AShapeThatWasNotPlannedIsAnError) {
   Show(R"(
 function evaluated(make, shape)
@@ -562,7 +563,7 @@ Bad = strata.layer{
   end,
 }
 )");
-  for (const char* keys : {"", "memory = '1GB'"}) {  // which measures what layers keep, first
+  for (const char* keys : {"", "memory = '1GB'"}) {  // the second measures first what layers keep
     const std::string error = Fail(Str("job({nn.Linear{4, 4}, Bad{}}, {", keys, "}):train()"));
     EXPECT_THAT(error,
                 HasSubstr(*keys ? "]:1: Bad(): one of the variables" : "one of the variables"));
@@ -571,7 +572,7 @@ Bad = strata.layer{
   }
 }
 
-// Shapes are planned without values, which do not tell of types.
+// Shapes are planned without values, so wrong dtypes are found only in training.
 TEST_F(OwnLayersTest, AnErrorWhileItRunsNamesTheFunction) {
   EXPECT_THAT(
       Fail("job{function(x) return x:matmul(F.ones({4, 4}, {dtype = 'float64'})) end}:train()"),
@@ -594,7 +595,7 @@ first = output(one, 2)
 before = inits
 )");
   EXPECT_EQ(Show("return first, output(one, 3), inits - before"), "{2, 5}\n{3, 5}\n0");
-  // The same code with another value that its forward sees.
+  // This is the same code, but its forward captures another value.
   EXPECT_EQ(Show("output(two, 3)"), "{3, 6}");
 }
 
@@ -645,7 +646,7 @@ Pair = strata.layer{
 e = job({Pair{}}, {seed = 7}):start{pipe = 1}
 e:eval_batch((function() local done; return function() if not done then done = true; return data(0) end end end)())
 )");
-  // Each Linear draws its weight and its bias, in the order in which they are made.
+  // Each Linear draws its weight and its bias, in the order in which the layers are made.
   EXPECT_EQ(Show("seen[1] == other[1] and seen[2] == other[2]"), "true");
   EXPECT_EQ(Show("seen[2] == seen[4]"), "false");
 }
@@ -700,7 +701,7 @@ end
   EXPECT_EQ(Show("run{0} == run{}"), "false");
 }
 
-// Mistakes.
+// ---- Mistakes
 
 TEST_F(OwnLayersTest, WrongShapesNameTheLayerInside) {
   Show(R"(
@@ -759,7 +760,7 @@ job{Leaks{}}:plan{}
   EXPECT_THAT(Fail("kept(F.ones{2, 4})"), HasSubstr("Own.fc can be called only while the forward"));
 }
 
-// The parts of a loss.
+// ---- The parts of a loss
 
 TEST_F(OwnLayersTest, PartsOfTheLossAreMeansAsTheLossIs) {
   Show(R"(

@@ -1,4 +1,4 @@
-// That a plan leaves CUDA alone: a process that has started it cannot fork ranks for GPUs any more.
+// Planning does not start CUDA: a process that has started CUDA cannot fork ranks for GPUs.
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 
@@ -11,8 +11,8 @@ namespace {
 
 std::atomic<int> asked = 0;
 
-/// In the place of CUDA's library. Autograd's engine asks it whether it is built, and then starts a
-/// thread for each GPU; to say what cuDNN can do CUDA itself starts.
+/// Replaces CUDA's library. Autograd's engine asks isBuilt() and then starts a thread for each GPU;
+/// questions about cuDNN start CUDA itself.
 struct FakeHooks : at::CUDAHooksInterface {
   explicit FakeHooks(at::CUDAHooksArgs) {}
   bool isBuilt() const override {
@@ -104,7 +104,7 @@ TEST_F(PlanningTest, MetricsAreTriedAndNamed) {
             "1");
 }
 
-// A walk by recursion would need more stack than a thread has.
+// A recursive walk would need more stack than a thread has.
 TEST_F(PlanningTest, TrialsOfLayersMayBeDeep) {
   StateOptions options = Options();
   options.seconds = 120;
@@ -157,10 +157,10 @@ TEST_F(PlanningTest, TrialsOfLayersDoNotStartCuda) {
       data = {train = function(i) return F.randn{2, 3, 4}, F.tensor{0, 1} end},
     }:plan{pipe = 1}
   )");
-  Show("plan");  // with its memory
+  Show("plan");  // includes its memory
   EXPECT_EQ(asked, 0);
   const at::Tensor x = at::ones({}).requires_grad_(true);
-  at::mul(x, x).backward();  // the question is heard here
+  at::mul(x, x).backward();  // this backward does ask
   EXPECT_GT(asked, 0);
 }
 

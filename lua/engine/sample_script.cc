@@ -1,4 +1,4 @@
-// TensorScript's functions on samples: those of strata.dataset, of map and of filter.
+// TensorScript's functions that work on samples: those for strata.dataset, map and filter.
 
 #include <ATen/ops/tensor.h>
 
@@ -16,7 +16,7 @@
 namespace strata::lua {
 namespace {
 
-/// As F.tensor(3) would have it.
+/// A number as the tensor that F.tensor(3) would make.
 PlainTensors PlainNumber(double number) {
   const Value value = NumberValue(number);
   const auto whole = value.is_int() ? value.as_int() : 0;
@@ -27,7 +27,7 @@ PlainTensors PlainNumber(double number) {
   return {{{{}, DType::kFloat32}}, {reinterpret_cast<const char*>(&fraction), sizeof(fraction)}};
 }
 
-/// Numbers serve as tensors of one element, also in a list.
+/// Reads an input or a target. Numbers, also those in a list, become tensors of one element.
 PlainTensors HalfAt(lua_State* L, int index, const char* what) {
   if (lua_isnil(L, index)) return {};
   if (lua_type(L, index) == LUA_TNUMBER) return PlainNumber(lua_tonumber(L, index));
@@ -47,7 +47,7 @@ PlainTensors HalfAt(lua_State* L, int index, const char* what) {
   return ToPlain(TensorsArgument(L, tensors, what));
 }
 
-/// Calls a function with what `push` pushes, and takes what it gives.
+/// Calls a function with the values that `push` pushes, and gives its results to `take`.
 template <class Push, class Take>
 void CallOn(State& state, const FunctionRef& function, uint64_t seed, const Push& push,
             const Take& take) {

@@ -7,8 +7,9 @@
 
 namespace strata::lua {
 
-/// Runs `body` in the state's turn, with a math.random of its own, which is seeded from the
-/// thread's generator when it is first asked. LibTorch's errors become ConfigErrors.
+/// Runs `body` while holding the state's turn. math.random uses a generator of its own, which is
+/// seeded from the thread's generator when the first number is drawn. LibTorch's errors become
+/// ConfigErrors.
 void RunIn(State& state, const std::function<void(lua_State*)>& body);
 
 }  // namespace strata::lua

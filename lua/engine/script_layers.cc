@@ -1,5 +1,5 @@
-// A user's own layer is a CompositeLayer whose forward is a function of the script. What its `self`
-// holds, Lua sees as tensors and as KeptLayers.
+// A layer made by the user is a CompositeLayer whose forward is a function of the script. Lua sees
+// the content of its `self` as tensors and as KeptLayers.
 #include "lua/engine/script_layers.h"
 
 #include <ATen/core/grad_mode.h>
@@ -45,9 +45,9 @@ std::string Subject(const LayerSpec& spec) {
   return Str(place, place.empty() ? "" : ": ", "the function of layer ", spec.ToString());
 }
 
-/// Calls forward with the tensors, after `self` where the layer has one. It may work in place:
-/// others may need what it is given, for the backward, to run it again, or behind a skip.
-/// `after`: what is to be done behind it, in the same session.
+/// Calls forward with the tensors, after `self` if the layer has one. The function gets copies on
+/// write, so it may work in place: its inputs may also be needed by the backward, by a second
+/// forward, or after a skip. `after` runs afterwards in the same session.
 Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors& inputs,
                     const std::function<void(lua_State*)>& after = {}) {
   Tensors outputs;
@@ -60,17 +60,17 @@ Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors
     try {
       CallProtected(L, arguments, LUA_MULTRET);
     } catch (const ConfigError& error) {
-      // `return f(x)` leaves no frame that would tell the line.
+      // A tail call, `return f(x)`, leaves no frame that shows the line.
       if (HasPlace(error.what())) throw;
       throw ConfigError(Str(Subject(spec), ": ", error.what()));
     }
     try {
-      // The function may keep them, and write to them in its next call.
+      // The function may keep these tensors and write to them in its next call.
       outputs = CopyOnWrite(ResultTensors(L, "a tensor or a list of tensors"));
     } catch (const ConfigError& error) {
       throw ConfigError(Str(Subject(spec), " must return a tensor: ", error.what()));
     }
-    // Large outputs of the last layer would lie beside the loss's backward, until the next call.
+    // Otherwise large outputs of the last layer would stay allocated during the loss's backward.
     lua_settop(L, 0);
     if (after) after(L);
     lua_settop(L, 0);
@@ -79,8 +79,8 @@ Tensors CallForward(State& state, const LayerSpec& spec, int self, const Tensors
   return outputs;
 }
 
-/// Throws where `function` has said of a parameter that it does not learn. The stage would not hear
-/// of it.
+/// Throws ConfigError if `function` has switched off the gradient of a parameter, since the stage
+/// would not notice.
 void CheckLearning(const LayerSpec& spec, const char* function,
                    const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
@@ -90,7 +90,7 @@ void CheckLearning(const LayerSpec& spec, const char* function,
   }
 }
 
-/// function(x, ...) -> y, ...
+/// A layer that calls function(x, ...) -> y, ...
 class FunctionLayer : public Layer {
  public:
   FunctionLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
@@ -103,8 +103,9 @@ class FunctionLayer : public Layer {
   LayerSpec spec_;
 };
 
-/// A layer whose forward gets a `self`, which lives in the state. Its own parameters and buffers
-/// are fields there, which follow when the stage moves them into its flat buffers.
+/// A layer whose forward gets a `self`, which is stored in the Lua state. The layer's own
+/// parameters and buffers are fields of it; they are set again when the stage moves them into its
+/// flat buffers.
 class SelfLayer : public CompositeLayer {
  public:
   SelfLayer(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
@@ -130,7 +131,8 @@ class SelfLayer : public CompositeLayer {
   }
 
  protected:
-  /// Takes the self at the top of the stack. Functions may do with parameters what they like.
+  /// Takes over the self at the top of the stack. A function may use parameters in any way, so
+  /// `only_products` is cleared.
   void TakeSelf(lua_State* L) {
     for (Parameter& parameter : parameters_) parameter.only_products = false;
     SetFields(L);
@@ -147,8 +149,8 @@ class SelfLayer : public CompositeLayer {
     SetBuffers(L, OwnBuffers());
   }
 
-  /// What a function has set in place of the tensors of the self at the top of the stack: copies
-  /// it into a buffer, as PyTorch's modules take it, and refuses it for a parameter.
+  /// Handles tensors that a function has assigned to fields of the self at the top of the stack.
+  /// For a buffer it copies the value, as PyTorch's modules do; for a parameter it throws.
   void CopyAssigned(lua_State* L) {
     const int self = lua_gettop(L);
     bool is_new = false;
@@ -186,7 +188,7 @@ class SelfLayer : public CompositeLayer {
 
   State& state_;
   LayerSpec spec_;
-  size_t own_parameters_ = 0, own_buffers_ = 0;  // the first ones; the others are children's
+  size_t own_parameters_ = 0, own_buffers_ = 0;  // they precede the children's
 
  private:
   Tensors OwnBuffers() const {
@@ -210,14 +212,15 @@ class SelfLayer : public CompositeLayer {
     });
   }
 
-  /// Before a forward that will be run again, for the backward.
+  /// Stores the buffers before a forward that will run again for the backward.
   void KeepBuffers() {
-    constexpr size_t kMost = 4096;  // no stage has so many micro-batches in flight
+    constexpr size_t kMost = 4096;  // more than any stage has micro-batches in flight
     if (before_.size() > kMost) before_.clear();
     before_[ScopeSeed()].push_back(CopyOnWrite(OwnBuffers()));
   }
 
-  /// The forward finds its buffers as it did the first time, and what it writes to them is gone.
+  /// Runs the forward again. It sees its buffers as the first run did, and its writes to them are
+  /// dropped.
   Tensors ForwardAgain(const Tensors& inputs) {
     if (own_buffers_ == 0) return CallForward(state_, spec_, self_, inputs);
     Tensors buffers = OwnBuffers();
@@ -238,7 +241,7 @@ class SelfLayer : public CompositeLayer {
   std::map<uint64_t, std::deque<Tensors>> before_;  ///< by ScopeSeed()
 };
 
-/// The parameters of a built layer as fields of `self`, under spec.tied_forward.
+/// A built layer with the function spec.tied_forward; its parameters are fields of `self`.
 class TiedLayer : public SelfLayer {
  public:
   TiedLayer(State& state, const LayerSpec& spec, Layer& layer) : SelfLayer(state, spec) {
@@ -253,8 +256,8 @@ class TiedLayer : public SelfLayer {
   }
 };
 
-/// strata.layer's. Initial values are drawn in the order in which init makes things, as PyTorch's
-/// modules do; then `reset` may set others.
+/// A layer of strata.layer. As in PyTorch's modules, initial values are drawn in the order in which
+/// init makes the members; then `reset` may change them.
 class OwnLayer : public SelfLayer {
  public:
   OwnLayer(State& state, LayerScript& script, const LayerSpec& spec) : SelfLayer(state, spec) {
@@ -287,7 +290,7 @@ class OwnLayer : public SelfLayer {
   }
 
  private:
-  /// The layers, and the drawn values of the parameters, in the order of init.
+  /// Builds the layers and sets the initial values of the parameters, in the order of init.
   std::vector<std::unique_ptr<Layer>> Build(lua_State* L, LayerScript& script,
                                             const std::vector<OwnMember>& members,
                                             const std::vector<at::Tensor>& values) const {
@@ -308,7 +311,8 @@ class OwnLayer : public SelfLayer {
     return layers;
   }
 
-  /// What the init function at the top of the stack gave: nothing, the parameter, or values for it.
+  /// Applies the result of a parameter's init function, at the top of the stack: nothing, the
+  /// parameter itself, or its values.
   void ApplyInitialValue(lua_State* L, const OwnMember& member, const at::Tensor& value) const {
     const at::Tensor* const given = TensorAt(L, -1);
     const bool fits = given != nullptr && given->sizes() == value.sizes();
@@ -321,7 +325,7 @@ class OwnLayer : public SelfLayer {
     lua_pop(L, 1);
   }
 
-  /// The layer as it was declared and laid out. The init that runs again has made its like.
+  /// The layer as it was declared and divided. The init that runs again must make an equal one.
   const LayerSpec& Declared(size_t index, const OwnMember& member) const {
     if (index < spec_.children.size()) {
       const LayerSpec& declared = spec_.children[index];
@@ -332,7 +336,7 @@ class OwnLayer : public SelfLayer {
                           ", which it did not do when the layer was declared"));
   }
 
-  /// Makes them its own and shows them to Lua. The self is at the top of the stack.
+  /// Stores the members and makes them fields of the self, which is at the top of the stack.
   void TakeMembers(lua_State* L, const std::vector<OwnMember>& members,
                    const std::vector<at::Tensor>& values,
                    std::vector<std::unique_ptr<Layer>> layers) {
@@ -360,7 +364,7 @@ class OwnLayer : public SelfLayer {
     }
   }
 
-  /// The function is at the top of the stack, the self below it.
+  /// Calls the reset function at the top of the stack with the self below it.
   void Reset(lua_State* L) {
     const bool has_shares = std::ranges::any_of(
         parameters_, [](const Parameter& parameter) { return parameter.share.has_value(); });
@@ -378,7 +382,7 @@ class OwnLayer : public SelfLayer {
   KeptLayers kept_;
 };
 
-/// Runs init=function(layer).
+/// Runs spec.init, a function(layer).
 void RunInitOf(State& state, const LayerSpec& spec, Layer& layer) {
   KeptLayers kept;
   kept.Add(spec.type, spec, layer, nullptr);

@@ -1,4 +1,4 @@
-// Layers that a script computes: functions, and a user's own layers with the layers inside them.
+// Layers computed by a script: functions, and layers made by the user, with the layers inside them.
 // Internal to lua/engine/.
 #pragma once
 
@@ -9,12 +9,13 @@
 
 namespace strata::lua {
 
-/// A function, or a user's own layer. `script` builds the layers that it holds, which share the
-/// thread's model axis (axis_scope.h).
+/// Makes the layer for a function, or for a layer of strata.layer. `script` builds the layers
+/// inside it, which share the thread's model axis (axis_scope.h).
 std::unique_ptr<Layer> MakeScriptLayer(State& state, LayerScript& script, const LayerSpec& spec);
 
-/// Of a built-in layer: one whose forward is the script's, spec.tied_forward; without that, the
-/// layer itself, after spec.init, a function(layer), has set its initial values.
+/// Gives a built-in layer the functions of its spec. With spec.tied_forward, the result is a layer
+/// with that forward. Otherwise it is the layer itself, after spec.init, a function(layer), has set
+/// its initial values.
 std::unique_ptr<Layer> DressLayer(State& state, const LayerSpec& spec,
                                   std::unique_ptr<Layer> layer);
 

@@ -1,4 +1,4 @@
-// A script's layers, losses and data functions, run for the engine.
+// TensorScript: runs a script's layers, losses and data functions for the engine.
 #include "lua/engine/tensor_script.h"
 
 #include <ATen/core/grad_mode.h>
@@ -34,8 +34,9 @@
 namespace strata::lua {
 namespace {
 
-/// function(output, target) -> loss, the mean over the micro-batch's rows; or -> sum, weight.
-/// Behind either a table of parts: further means, or sums, by name. Metrics are the same.
+/// A loss or metric given by function(output, target). It returns the mean over the micro-batch's
+/// rows, or a sum and a weight. After either it may return a table of parts: further means, or
+/// sums, by name.
 class FunctionLoss : public Loss {
  public:
   FunctionLoss(State& state, const LayerSpec& spec) : state_(state), spec_(spec) {}
@@ -54,7 +55,7 @@ class FunctionLoss : public Loss {
 
  private:
   bool is_metric() const { return spec_.type.starts_with(kMetricPrefix); }
-  /// "net.lua:4: the loss function"
+  /// The beginning of errors: "net.lua:4: the loss function".
   std::string Subject() const {
     return Str(spec_.forward.where, is_metric() ? ": the function" : ": the loss function");
   }
@@ -90,7 +91,7 @@ class FunctionLoss : public Loss {
     return {loss->sum().mul(scale), scale};
   }
 
-  /// Those of the table at the top of the stack, if there is one, which is popped.
+  /// Reads and pops the parts if a table with them is at the top of the stack.
   LossParts TakeParts(lua_State* L) const {
     LossParts parts;
     const int table = lua_gettop(L);
@@ -132,7 +133,7 @@ class FunctionLoss : public Loss {
     if (value < 0) throw ConfigError(Str(Subject(), "'s weight must be at least 0, got ", value));
     return value;
   }
-  /// Planning does not say how many samples there are.
+  /// The number of rows; 1 while planning does not know the number of samples.
   static int64_t RowsOf(const Tensors& tensors) {
     return tensors.empty() || tensors[0].dim() == 0 ? 1 : tensors[0].size(0);
   }
@@ -141,7 +142,7 @@ class FunctionLoss : public Loss {
   LayerSpec spec_;
 };
 
-/// Of the first tensor, where it holds integers; ascending.
+/// The distinct values of the first tensor, ascending, if it has integers; otherwise empty.
 std::vector<int64_t> DistinctValues(const Tensors& tensors) {
   if (tensors.empty() || !at::isIntegralType(tensors[0].scalar_type(), /*includeBool=*/false)) {
     return {};
@@ -162,7 +163,8 @@ void AddIds(const Value& value, std::string& ids) {
   }
 }
 
-/// Of all its functions. Functions of one place in the script may hold different values.
+/// The ids of all functions of the layer. Functions of one place in a script may capture different
+/// values, so the place alone is not enough.
 std::string IdsOf(const LayerSpec& layer) {
   std::string ids;
   AddIds(layer.ToValue(), ids);
@@ -177,8 +179,8 @@ Tensors Zeros(const TensorSpecs& specs) {
   return tensors;
 }
 
-/// Runs `body`, which gives a function of the script zeros of these shapes, and says so in its
-/// errors: real values may not have failed.
+/// Runs `body`, which calls a function of the script with zeros of these shapes. Its errors say so,
+/// since the function might not fail for real values.
 template <class Body>
 auto OnZeros(const TensorSpecs& specs, const Body& body) {
   try {
@@ -205,7 +207,8 @@ TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs&
   });
 }
 
-/// The values of a table of 50,000 words take a second to draw, and shapes do not depend on them.
+/// The layer is built once for inputs of all shapes, since drawing the values of a table of 50,000
+/// words takes a second. Then its parameters are replaced by expanded zeros, which take no memory.
 Layer& TensorScript::ForShapes(const LayerSpec& layer) {
   std::unique_ptr<Layer>& built = for_shapes_[Str(IdsOf(layer), layer.ToValue().ToJson())];
   if (built) return *built;
@@ -276,7 +279,7 @@ MicroBatch TensorScript::CallData(const FunctionRef& function, int64_t i, int64_
     lua_pushnumber(L, static_cast<double>(i));
     CallProtected(L, 1, 2);
     try {
-      // The script may keep them, and write to them for the next micro-batch.
+      // The script may keep these tensors and write to them for the next micro-batch.
       batch.input = CopyOnWrite(TensorsArgument(L, 1, "the input, a tensor or a list of tensors"));
       if (!lua_isnil(L, 2)) {
         batch.target =

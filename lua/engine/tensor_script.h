@@ -1,4 +1,4 @@
-// TensorScript: a state's functions for the engine, tensors included. Internal to lua/.
+// TensorScript: calls a state's Lua functions for the engine, with tensors. Internal to lua/.
 #pragma once
 
 #include <map>
@@ -10,11 +10,11 @@
 
 namespace strata::lua {
 
-/// Every call takes the state's turn, for as long as the function runs: rank threads of one process
-/// share the state, and their functional layers run one after the other.
+/// Every call holds the state's turn while the function runs. Rank threads of one process share the
+/// state, so their functional layers run one after the other.
 ///
-/// Inside a layer's or a data function's call the operators draw from the thread's RandomScope, and
-/// math.random from a generator that is seeded from there: the same numbers for every partition,
+/// In a call of a layer or a data function, operators draw from the thread's RandomScope, and
+/// math.random from a generator seeded from it. So the numbers are the same for every partition,
 /// schedule and transport.
 class TensorScript : public EngineScript {
  public:
@@ -37,11 +37,11 @@ class TensorScript : public EngineScript {
   bool Keeps(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override;
 
  private:
-  /// The layer without its values' memory, for inputs of any shape.
+  /// The layer for inferring shapes; its parameters have shapes but no memory of their own.
   Layer& ForShapes(const LayerSpec& layer);
 
   State& state_;
-  std::map<std::string, LayerMemory> measured_;               // by layer and shapes
+  std::map<std::string, LayerMemory> measured_;               // by layer and input shapes
   std::map<std::string, std::unique_ptr<Layer>> for_shapes_;  // by layer
 };
 

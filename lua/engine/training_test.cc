@@ -1,4 +1,4 @@
-// What a script's layers and losses know of the run that they are in.
+// What a script's layers and losses know about the run that they are in.
 #include <filesystem>
 #include <fstream>
 
@@ -12,7 +12,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// `seen` counts what an own layer, a function, a tied layer and the loss were told.
+/// `seen` counts the values of strata.training() in an own layer, a function, a tied layer and the
+/// loss.
 constexpr char kBegin[] = R"(
 nn, F = strata.nn, strata.F
 seen = {}
@@ -65,7 +66,8 @@ TEST_F(TrainingTest, WhatIsPlannedOrRunsAgainTrains) {
 }
 
 TEST_F(TrainingTest, AShortMicroBatchKeepsTheDimOfTheClasses) {
-  // As many tokens as classes: the labels fit the output without dim 1, and without the last.
+  // There are as many tokens as classes, so the labels fit the output without dim 1 and without the
+  // last dim.
   Show(R"(
 j = strata.job{
   name = "net", device = "cpu", threads = 1, layers = {nn.Embedding{9, 4}, nn.Linear{4, 3}},
@@ -85,7 +87,7 @@ loss = e:eval_batch(once(x, t)))");
 }
 
 TEST_F(TrainingTest, EnginesAndRanksDoNotTellEachOther) {
-  // Every rank lets the others run Lua within its layer, and looks again.
+  // Every rank lets the others run Lua within its layer, and then asks again.
   Show(R"(
 function meet(x)
   local before = strata.training()
@@ -125,7 +127,7 @@ TEST_F(TrainingTest, ALayerCannotSayThatItTrains) {
 }
 
 TEST_F(TrainingTest, WhatABackwardDoesNotComeToHasNoGradientOfTheStepBefore) {
-  // Of the Residual, only the input's own way is left.
+  // Of the Residual, only the path of the input itself is left.
   Show(R"(
 stops = false
 function pass(x) return stops and x:detach() * 1 or x * 1 end
@@ -216,7 +218,7 @@ job(plain):train{}
   EXPECT_THAT(Fail("job(plain):train{}"), HasSubstr("enough of 0"));
 }
 
-// Saves.
+// ---- Saves
 
 constexpr char kSaves[] = R"(
 function begin(dir, save)
@@ -262,7 +264,7 @@ TEST_F(TrainingTest, AnEngineKeepsItsBestSave) {
   EXPECT_TRUE(std::filesystem::exists(dir + "/best/step-00000001"));
 }
 
-// Steps that are not finite.
+// ---- Steps that are not finite
 
 constexpr char kNonFinite[] = R"(
 bad = 2 -- the step that has infinity in its second micro-batch
@@ -298,7 +300,7 @@ TEST_F(TrainingTest, TheStepBeforeIsSavedAndGoneOnFrom) {
   EXPECT_THAT(Fail("net{nonfinite = \"halt\"}"), HasSubstr("nonfinite"));
 }
 
-// Counts is a layer that remembers: what runs twice must find what it found the first time.
+// Counts is a layer with a memory: a forward that runs twice must see the same buffer both times.
 constexpr char kRemembers[] = R"(
 Counts = strata.layer{name = "Counts", init = function(self) self:buffer("sum", F.zeros{1}) end,
   forward = function(self, x)
@@ -374,7 +376,7 @@ TEST_F(TrainingTest, WhatAScriptDrawsIsTheSameEachTime) {
       << "as after torch.manual_seed(0)";
 }
 
-// What layers of the script take.
+// ---- The memory that layers of the script take
 
 TEST_F(TrainingTest, TheMemoryOfFunctionsIsMeasured) {
   Show(R"(

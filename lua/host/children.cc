@@ -1,4 +1,4 @@
-// Forks, reads the first child's pipe, and waits for all.
+// InChildren(): forks, reads the first child's pipe, and waits for all children.
 #include "lua/host/children.h"
 
 #include <fcntl.h>
@@ -23,7 +23,8 @@
 namespace strata::lua {
 namespace {
 
-/// Until the end; nothing where that does not come within `seconds`, if it is not 0.
+/// Reads until the end of the file. Returns nothing if that does not come within `seconds` (0 = no
+/// limit).
 std::optional<std::string> ReadAll(int fd, int seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   std::string text;
@@ -42,9 +43,9 @@ std::optional<std::string> ReadAll(int fd, int seconds) {
   }
 }
 
-/// Writes what the first child answers.
+/// Runs the work in a child and ends it; child 0 writes its answer to the pipe.
 [[noreturn]] void RunChild(int rank, const ChildsWork& work, int writer, pid_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would hear the answer
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without the parent the answer is useless
   if (::getppid() != parent) ::_exit(1);
   const std::string answer = work(rank);
   try {
@@ -55,7 +56,7 @@ std::optional<std::string> ReadAll(int fd, int seconds) {
   ::_exit(0);
 }
 
-/// The status of the first, 0 where there is none.
+/// Waits for all children and returns the exit status of the first one; 0 if there are none.
 int WaitForAll(const std::vector<pid_t>& children) {
   int first_status = 0;
   for (const pid_t child : children) {
@@ -92,7 +93,7 @@ std::string InChildren(int count, const std::string& what, int seconds, const Ch
     RunChild(static_cast<int>(children.size()), work, writer.get(), parent);
   }
   writer.Close();
-  // Without one of them the others would wait for it.
+  // If a fork failed, the other children would wait for the missing one, so all are killed.
   const std::optional<std::string> text =
       error == 0 ? ReadAll(reader.get(), seconds) : std::optional<std::string>();
   if (!text) {

@@ -1,4 +1,4 @@
-// Work that this process leaves to children of it.
+// InChildren(): runs work in forked child processes.
 #pragma once
 
 #include <sys/types.h>
@@ -9,12 +9,13 @@
 
 namespace strata::lua {
 
-/// What `rank` of the children writes for its parent.
+/// The work of one child; its result is the answer that child 0 sends to the parent.
 using ChildsWork = std::function<std::string(int rank)>;
 
-/// Runs the work in as many children, of which the first answers, within `seconds` if that is not
-/// 0. Where there is no answer, all children are gone behind it, and it throws WorldError. `what`:
-/// for errors, "the process that measures". `fork`: the system's.
+/// Runs `work` in `count` children and returns the answer of child 0. It waits for at most
+/// `seconds`, or without a limit if that is 0. If there is no answer, it kills all children and
+/// throws WorldError. All children have ended when it returns or throws. `what` is the children's
+/// role in errors, "the process that measures". `fork` is the system's fork(); tests replace it.
 std::string InChildren(int count, const std::string& what, int seconds, const ChildsWork& work,
                        pid_t (*fork)() = ::fork);
 

@@ -14,7 +14,7 @@
 namespace strata::lua {
 namespace {
 
-constexpr int kSeconds = 60;  // more than any of these takes
+constexpr int kSeconds = 60;  // longer than any of these tests takes
 
 std::string ErrorOf(int count, int seconds, const ChildsWork& work, pid_t (*fork)() = ::fork) {
   try {
@@ -31,14 +31,14 @@ std::string WaitForEver(int) {
 bool HasChildren() { return ::waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD; }
 
 TEST(InChildren, TheFirstAnswers) {
-  const std::string large(1 << 20, 'x');  // more than a pipe holds
+  const std::string large(1 << 20, 'x');  // larger than a pipe's buffer
   EXPECT_EQ(InChildren(2, "the children", 0,
                        [&](int rank) { return rank == 0 ? large : std::string("nobody hears"); }),
             large);
   EXPECT_FALSE(HasChildren());
 }
 
-/// The descriptors that a program would have which this process becomes.
+/// The file descriptors that a program started by exec() would inherit from this process.
 std::set<int> Inherited() {
   std::set<int> inherited;
   for (int fd = 0; fd < 1024; ++fd) {

@@ -1,4 +1,4 @@
-// Finding and loading the engine's shared library.
+// Finds and loads the engine's shared library.
 #include "lua/host/engine_api.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ constexpr char kPolls[] = "GOMP_SPINCOUNT";
 std::mutex mutex;
 const EngineApi* loaded = nullptr;
 
-/// Where the library may be, best first.
+/// The paths where the library may be; the first one that exists is used.
 std::vector<fs::path> Candidates() {
   if (const char* path = std::getenv(kVariable); path && *path) return {path};
   std::error_code error;
@@ -51,7 +51,7 @@ fs::path FindLibrary() {
                        kVariable, " names another place)"));
 }
 
-/// What somebody without the right LibTorch can do about it; "" where the trouble is another one.
+/// A hint for users without the right LibTorch; "" if the loader's message has another cause.
 std::string Advice(const std::string& trouble) {
   const auto speaks_of = [&](const char* what) { return trouble.find(what) != trouble.npos; };
   if (!speaks_of("libtorch") && !speaks_of("libc10") && !speaks_of("undefined symbol")) return "";
@@ -64,10 +64,12 @@ void* Open(const std::string& path) {
   throw WorldError(Str("cannot load the engine's library: ", trouble, Advice(trouble)));
 }
 
-/// Left alone, a thread of GNU OpenMP's that waits for the others polls for many milliseconds.
-/// Where other programs run, those it waits for cannot run meanwhile. 30,000 looks, a millisecond
-/// or so, cost small jobs on an idle machine nothing; 1,000 halve their pace, for each wait is a
-/// sleep (docs/benchmarks.md has the figures). The library reads the variable when it is loaded.
+/// Limits how long the threads of GNU OpenMP poll while they wait for each other. By default such a
+/// thread polls for many milliseconds, and if other programs run, it keeps the threads it waits for
+/// off the processor. 30,000 polls, about a millisecond, cost small jobs on an idle machine
+/// nothing; 1,000 polls halve their speed, because each wait becomes a sleep (figures in
+/// docs/benchmarks.md). The OpenMP library reads the variable when it is loaded, so this must run
+/// before.
 void LimitPolling() {
   const bool is_chosen = std::getenv("OMP_WAIT_POLICY") || std::getenv(kPolls);
   if (!is_chosen) ::setenv(kPolls, "30000", 1);
@@ -76,7 +78,7 @@ void LimitPolling() {
 const EngineApi* Load() {
   const fs::path path = FindLibrary();
   LimitPolling();
-  // The loader takes what has the name already for what the engine is linked to.
+  // A library that is already loaded under this name satisfies the engine's dependency on it.
   const std::string torch = TorchLibrary("libtorch_cpu.so");
   if (!torch.empty()) Open(torch);
   void* library = Open(path.string());

@@ -1,4 +1,4 @@
-// What is said where the engine's library cannot be loaded.
+// The errors when the engine's library cannot be loaded.
 #include "lua/host/engine_api.h"
 
 #include <cstdlib>
@@ -11,7 +11,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Where the engine is not. Without it the tests would find the one that was built.
+/// A path without an engine. Otherwise the tests would find the one that was built.
 constexpr char kNowhere[] = "/nowhere/engine.so";
 
 class EngineApiTest : public StateTest {

@@ -1,4 +1,4 @@
-// Measuring layers, here or in children, where the cache does not know them.
+// Measures the layers that the cache does not know, in this process or in children.
 #include "lua/host/measure.h"
 
 #include <sys/mman.h>
@@ -29,7 +29,7 @@
 namespace strata::lua {
 namespace {
 
-/// A bar on standard error where somebody sees it.
+/// A progress bar on standard error; it is shown only on a terminal.
 class Bar {
  public:
   explicit Bar(const MeasureTask& task)
@@ -58,8 +58,8 @@ class Bar {
   const bool is_seen_;
 };
 
-/// Each layer goes into the cache as soon as it is measured, so that what comes after a measurement
-/// that was cut off goes on from there.
+/// Measures here. Each layer is stored in the cache as soon as it is measured, so a measurement
+/// after an interrupted one continues there.
 Profile MeasureNow(const MeasureTask& task, ProfileCache& cache, State& state) {
   const Bar bar(task);
   return LoadEngine().MeasureLayers(
@@ -67,7 +67,8 @@ Profile MeasureNow(const MeasureTask& task, ProfileCache& cache, State& state) {
       [&](const KnownSeconds& layers, double share) { cache.Add(layers, share); });
 }
 
-// The child's answer: {"profile" = {...}} or {"error" = text, "is_config" = whose fault}.
+// The child's answer: {"profile" = {...}}, or {"error" = text, "is_config" = true for a
+// ConfigError}.
 
 std::string AnswerOf(const MeasureTask& task, ProfileCache& cache, State& state) {
   Value answer;
@@ -82,7 +83,7 @@ std::string AnswerOf(const MeasureTask& task, ProfileCache& cache, State& state)
 }
 
 Profile MeasureInChild(const MeasureTask& task, ProfileCache& cache, State& state) {
-  LoadEngine();  // once, for this process and the child
+  LoadEngine();  // loaded once, before the fork, for both processes
   const Value answer =
       Value::FromJson(InChildren(1, "the process that measures the layers", /*seconds=*/0,
                                  [&](int) { return AnswerOf(task, cache, state); }));
@@ -91,15 +92,17 @@ Profile MeasureInChild(const MeasureTask& task, ProfileCache& cache, State& stat
   throw WorldError(answer["error"].as_string());
 }
 
-/// They take one; a machine on which they hang has a stated link.
+/// The limit for measuring a link, which takes about a second. If it hangs, the default link is
+/// used.
 constexpr int kLinkSeconds = 15;
 
-/// Between two processes of this machine, over what ranks of a job would use.
+/// Measures the link between two processes of this machine, over the transport that ranks of a job
+/// would use.
 LinkRates MeasureLink() {
   const Fd meeting(::memfd_create("strata links", MFD_CLOEXEC));
   if (!meeting.is_open()) ThrowErrno("cannot make a file in memory");
   const std::string what = "the processes that measure a link";
-  LoadEngine();  // as above
+  LoadEngine();  // loaded once, before the forks
   const std::string text = InChildren(2, what, kLinkSeconds, [&](int rank) -> std::string {
     RankPlace place;
     place.rank = place.local_rank = rank;
@@ -115,7 +118,8 @@ LinkRates MeasureLink() {
   return ReadLinks(Value::FromJson(text), what).Of(0, 1);
 }
 
-/// A machine whose link cannot be measured has a stated one.
+/// The link between two processes: from the cache, or measured, or the default if it cannot be
+/// measured.
 LinkRates LinkOf(const MeasureTask& task, MeasureIn where, ProfileCache& cache) {
   const bool is_known = cache.link().takes_time();
   const bool may_fork = where == MeasureIn::kChild && !task.only_known;
@@ -140,11 +144,11 @@ Profile Measured(const MeasureTask& task, MeasureIn where, ProfileCache& cache, 
   if (where == MeasureIn::kChild) {
     profile = MeasureInChild(task, cache, state);
   } else {
-    const Unlocked unlocked(state);  // the caller is a script
+    const Unlocked unlocked(state);  // a script is the caller and holds the turn
     profile = MeasureNow(task, cache, state);
   }
   if (task.most_seconds > 0 && std::ranges::count(profile.layers, PassSeconds()) > 0) {
-    profile.seconds_from = SecondsFrom::kMeasuredRates;  // time did not suffice for all
+    profile.seconds_from = SecondsFrom::kMeasuredRates;  // the time did not suffice for all layers
     return profile;
   }
   cache.Add(task, profile);
@@ -171,7 +175,7 @@ void RememberRun(const Job& job, const Plan& plan, const schedule::Program& prog
     const Profile profile = ProfileOfRun(job, plan, step, lowered);
     ProfileCache(task, LoadEngine().Version()).AddRun(task, profile);
   } catch (const std::exception&) {
-    // A training is no worse for it.
+    // Keeping the run is optional, so its errors do not disturb the training.
   }
 }
 

@@ -1,5 +1,5 @@
-// Measure: what the layers of a script's job take on this machine, for partition = "time". What was
-// measured once is kept in the shared cache folder.
+// Measure: measures how long the layers of a script's job take on this machine, for partition =
+// "time". The results are kept in the shared cache folder.
 #pragma once
 
 #include "engine/cost/profile.h"
@@ -11,27 +11,29 @@
 
 namespace strata::lua {
 
-/// Where the layers run.
+/// The process that runs the layers.
 enum class MeasureIn {
   kThisProcess,
-  /// For a process that will fork ranks. It runs no layer itself, since the threads that layers
-  /// start would be missing in the ranks.
+  /// A child process. For a process that will fork ranks: it must not run a layer itself, since the
+  /// forked ranks would lack the threads that layers start.
   kChild,
 };
 
-/// The way to measure for PlanOptions::measure. Shows its progress on standard error where that is
-/// a terminal. `state` must outlive it, and holds the functions of the job's script.
+/// The function for PlanOptions::measure. It shows its progress on standard error if that is a
+/// terminal. `state` holds the functions of the job's script and must outlive the result.
 ///
-/// What was measured is kept (profile_cache.h): the seconds of each distinct layer as soon as they
-/// are known, and a link between two processes, which MeasureIn::kChild measures. What was measured
-/// while other programs had the processor, a notice says so, is measured again ten minutes later. A
-/// cache that cannot be written costs a notice, and that the next process measures again. Where
-/// time is limited, as for a calibration, one process after the other measures.
+/// The results are kept (profile_cache.h): the seconds of each distinct layer as soon as they are
+/// known, and the rates of a link between two processes, which only MeasureIn::kChild measures. If
+/// other programs used the processor meanwhile, a notice says so, and the results are valid for ten
+/// minutes only. If the cache cannot be written, a notice says so, and the next process measures
+/// again. If the time is limited, as for a calibration, a lock lets one process measure after the
+/// other.
 Measure MeasureHere(State& state, MeasureIn where);
 
-/// Keeps what the steps of a training on this machine took, for the plans of later ones. `step`: of
-/// this plan, not disturbed; `program`: its own, not lowered. Nothing is thrown or said where it
-/// cannot be kept. REQUIRES: TellsOfLayers() (engine/forecast/run_profile.h).
+/// Keeps the seconds that the steps of a training took on this machine, for the plans of later
+/// trainings. `step` was measured under this plan and was not disturbed; `program` is the plan's
+/// program, not lowered. Errors are ignored. REQUIRES: TellsOfLayers()
+/// (engine/forecast/run_profile.h).
 void RememberRun(const Job& job, const Plan& plan, const schedule::Program& program,
                  const MeasuredStep& step);
 

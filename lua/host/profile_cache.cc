@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first line of a file of /proc that begins with `name`; "" where there is none.
+/// The first line of a file of /proc that begins with `name`; "" if there is none.
 std::string LineOf(const char* path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -38,7 +38,7 @@ std::string LineOf(const char* path, std::string_view name) {
   return "";
 }
 
-/// What seconds depend on beside the layer.
+/// The conditions on which the seconds of a layer depend.
 std::string Circumstances(const MeasureTask& task, const std::string& version) {
   const std::string device = task.device == "cuda" ? LineOf("/proc/driver/nvidia/version", "NVRM")
                                                    : LineOf("/proc/cpuinfo", "model name");
@@ -46,7 +46,8 @@ std::string Circumstances(const MeasureTask& task, const std::string& version) {
              " side by side; ", version);
 }
 
-/// The job beside its layers. With another learning rate it takes as long.
+/// The key of the parts of a job other than its layers. The learning rate is left out, as it does
+/// not change the time.
 std::string RestKey(const MeasureTask& task) {
   Job of_any_rate = *task.job;
   of_any_rate.optimizer.options.Set("lr", 0);
@@ -58,14 +59,14 @@ std::string RestKey(const MeasureTask& task) {
   return "job " + Digest(key.ToJson());
 }
 
-/// The job with all its layers, in their order.
+/// The key of a job with all its layers, in order.
 std::string RunKey(const MeasureTask& task) {
   std::string keys = RestKey(task);
   for (size_t i = 0; i < task.job->layers.size(); ++i) keys += LayerKey(task, i);
   return "run " + Digest(keys);
 }
 
-/// What is measured for a whole job rather than for a layer.
+/// The members of a Profile that are measured for a whole job rather than for a layer.
 constexpr std::pair<const char*, double Profile::*> kRest[] = {
     {"update", &Profile::update}, {"norm", &Profile::norm},   {"clear", &Profile::clear},
     {"action", &Profile::action}, {"input", &Profile::input}, {"target", &Profile::target}};
@@ -82,7 +83,7 @@ Value RestValue(const Profile& rest) {
   return value;
 }
 
-/// With layers only where it is a run's.
+/// Reads the numbers of a job; only the entry of a run has layers as well.
 Profile RestOf(const Value& value, const std::string& where) {
   Profile rest;
   rest.loss = PassSecondsOf(value["loss"], where);
@@ -92,20 +93,20 @@ Profile RestOf(const Value& value, const std::string& where) {
     }
   }
   for (const auto& [name, seconds] : kRest) {
-    if (!value.Has(name) && name == std::string_view("action")) continue;  // of an earlier program
+    if (!value.Has(name) && name == std::string_view("action")) continue;  // an older file
     rest.*seconds = value[name].as_double();
     if (rest.*seconds < 0) throw ConfigError(Str(where, ": \"", name, "\" is below 0"));
   }
   return rest;
 }
 
-/// What other programs disturbed holds for now, and is measured again by the first process after so
-/// long.
+/// Seconds for which results count that other programs disturbed. After that, the first process
+/// measures them again.
 constexpr int64_t kHoldsFor = 600;  // seconds
 
 int64_t Now() { return static_cast<int64_t>(std::time(nullptr)); }
 
-/// Not "link": earlier programs kept under that name what messages through sockets took.
+// The name "link" is taken: earlier versions stored the time of messages through sockets under it.
 constexpr const char* kLink = "local_link";
 
 constexpr std::chrono::seconds kMostWait(10);
@@ -117,7 +118,7 @@ const typename Map::mapped_type* FindIn(const Map& map, const std::string& key) 
   return found == map.end() ? nullptr : &found->second;
 }
 
-/// Of layers that are alike the mean.
+/// Adds the seconds of each distinct layer; equal layers get their mean.
 void AddLayerMeans(const MeasureTask& task, const Profile& profile, KnownSeconds& layers) {
   std::map<std::string, int> counts;
   for (size_t i = 0; i < profile.layers.size(); ++i) {
@@ -152,10 +153,11 @@ Value LayersValue(const KnownSeconds& layers) {
   return value;
 }
 
-/// Runs that are kept: with layers at the same places, and of a job.
+/// The number of runs that are kept for equal plans, and for a job.
 constexpr size_t kRunsOfPlan = 5, kRunsOfJob = 15;
-/// Two plans are as good as one where the layers that move take less than this share of the time,
-/// but not with another schedule or transport.
+/// Differences between plans, as shares of a run's time; see Distance(). Plans whose distances
+/// differ by at most kAlike are treated as equally near. kOtherSchedule is the distance for another
+/// schedule or transport.
 constexpr double kAlike = 0.05, kOtherSchedule = 0.06;
 
 }  // namespace
@@ -206,7 +208,7 @@ Profile ProfileCache::Known(const MeasureTask& task) const {
 }
 
 void ProfileCache::Add(const KnownSeconds& layers, double processor_share) {
-  Read();  // others may have measured meanwhile
+  Read();  // other processes may have written meanwhile
   for (const auto& [key, seconds] : layers) alone_.layers[key] = seconds;
   if (processor_share < kLeastProcessorShare) TellDisturbed(processor_share);
   Write();
@@ -242,7 +244,8 @@ void ProfileCache::AddRun(const MeasureTask& task, const Profile& profile) {
   Write();
 }
 
-/// Without those that somebody wrote into the file.
+/// The job's runs in the cache. Entries whose number of layers is wrong, as in an edited file, are
+/// left out.
 ProfileCache::Runs ProfileCache::RunsOf(const MeasureTask& task) const {
   const Runs* found = FindIn(runs_.jobs, RunKey(task));
   if (!found) return {};
@@ -254,8 +257,8 @@ ProfileCache::Runs ProfileCache::RunsOf(const MeasureTask& task) const {
   return runs;
 }
 
-/// The share of the run's time that its layers at other places took, and a bit more for another
-/// schedule or transport.
+/// The share of the run's time spent in layers that the plan puts on other ranks, plus
+/// kOtherSchedule if the schedule or transport differs.
 double ProfileCache::Distance(const Run& run, const PlanTraits& plan) {
   const bool is_like =
       run.plan.plan.schedule == plan.plan.schedule && run.plan.transport == plan.transport;
@@ -269,7 +272,8 @@ double ProfileCache::Distance(const Run& run, const PlanTraits& plan) {
   return (all > 0 ? elsewhere / all : 0) + (is_like ? 0 : kOtherSchedule);
 }
 
-/// The latest of those that are about as near as the nearest one; without a plan all.
+/// The latest of the runs whose distance is within kAlike of the nearest one; all runs if there is
+/// no plan.
 ProfileCache::Runs ProfileCache::Nearest(Runs runs, const PlanTraits& plan) {
   if (plan.places.empty()) return runs;
   double nearest = 1 + kOtherSchedule;
@@ -279,8 +283,8 @@ ProfileCache::Runs ProfileCache::Nearest(Runs runs, const PlanTraits& plan) {
   return runs;
 }
 
-/// Each number for itself; of two in the middle the lesser one, as other programs only make it
-/// larger. REQUIRES: a run.
+/// The median of each number separately. Of two middle ones the lesser is taken, as disturbances
+/// only make times longer. REQUIRES: at least one run.
 Profile ProfileCache::Median(const Runs& runs) {
   const auto median = [&](const auto& number) {
     std::vector<double> numbers;
@@ -342,14 +346,14 @@ void ProfileCache::Read() {
     ReadAlone(value);
     if (value.Has(kLink) && !link_.takes_time()) link_ = LinkRatesOf(value[kLink], path_);
   } catch (const ConfigError& broken) {
-    static std::set<std::string> told;  // once a process, however often the file is read
+    static std::set<std::string> told;  // once per process and file
     if (!told.insert(path_).second) return;
     std::fprintf(stderr, "strata: measured again, as the file of costs is broken: %s: %s\n",
                  path_.c_str(), broken.what());
   }
 }
 
-/// What this process has measured holds.
+/// Adds what the file says to what this process has measured; the latter has priority.
 void ProfileCache::ReadAlone(const Value& value) {
   Alone read = {.layers = LayersOf(value["layers"], path_), .jobs = {}};
   for (const auto& [key, entry] : value["jobs"].as_map()) read.jobs[key] = RestOf(entry, path_);
@@ -357,7 +361,8 @@ void ProfileCache::ReadAlone(const Value& value) {
   alone_.jobs.merge(read.jobs);
 }
 
-/// "jobs" is what earlier programs kept: the latest run of each, whatever its plan.
+/// Reads the runs of trainings. Earlier versions also stored "jobs", the latest run of each job
+/// under any plan; it is not read.
 void ProfileCache::ReadRuns(const Value& value) {
   InRuns read = {.layers = LayersOf(value["layers"], path_), .jobs = {}};
   if (!value.Has("plans")) return;
@@ -375,7 +380,7 @@ void ProfileCache::ReadRuns(const Value& value) {
   runs_ = std::move(read);
 }
 
-/// Gives why the file cannot be written; "" where it was.
+/// Writes the file; returns the reason if that fails, otherwise "".
 std::string ProfileCache::Write() const {
   Value of_jobs = Value::MakeMap(), in_runs = Value::MakeMap();
   for (const auto& [key, rest] : alone_.jobs) of_jobs.Set(key, RestValue(rest));

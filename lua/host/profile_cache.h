@@ -1,9 +1,10 @@
-// ProfileCache: the file in the shared cache folder that keeps what layers were measured to take on
-// this machine: alone (engine/runtime/profiler.h), and in the steps of trainings.
+// ProfileCache: the file in the shared cache folder that keeps how long layers took on this
+// machine, measured alone (engine/runtime/profiler.h) and in the steps of trainings.
 //
-// A run beside another program took longer than the next one will, and in another plan other layers
-// ran beside these. So of each job some runs are kept, with where their layers were. A plan goes by
-// those most like it, a choice of plans by all; each number is a median.
+// A run beside another program is slower than the next one will be, and under another plan other
+// layers ran at the same time. So several runs of each job are kept, together with the ranks of
+// their layers. To forecast one plan, the runs with the most similar plans are used; to choose
+// among plans, all runs. Each number is a median.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +19,45 @@
 
 namespace strata::lua {
 
-/// $STRATA_CACHE/profiles/DIGEST.json, one for each processor (or GPU), number of threads and of
-/// ranks side by side, and version of LibTorch. A file that is broken, or of another machine, is
-/// ignored, with a notice on standard error, and written anew. What was measured alone while other
-/// programs had the processor holds for ten minutes.
+/// The file is $STRATA_CACHE/profiles/DIGEST.json. There is one for each combination of processor
+/// (or GPU), number of threads, number of ranks side by side, and version of LibTorch. A file that
+/// is broken or comes from another machine is ignored, with a notice on standard error, and written
+/// anew. If other programs used the processor while layers were measured alone, those results are
+/// valid for ten minutes.
 class ProfileCache {
  public:
-  /// `version`: of LibTorch.
+  /// `version` is EngineApi::Version().
   ProfileCache(const MeasureTask& task, const std::string& version);
 
-  /// What layers take alone.
+  /// The seconds of layers that were measured alone.
   const KnownSeconds& layers() const { return alone_.layers; }
-  /// Between two processes; takes no time where it was not measured.
+  /// The link between two processes of this machine; takes_time() is false if it was not measured.
   const LinkRates& link() const { return link_; }
-  /// All of the job, measured alone; none where something of it is not known.
+  /// The job's profile from layers measured alone; nothing if any part of it is not known.
   std::optional<Profile> Find(const MeasureTask& task) const;
-  /// What the job's own runs took: with task.plan those that were most like it, without layers
-  /// where there are none. Else all of them, else of each layer what it took in another job's, else
-  /// alone; without layers where none is known.
+  /// The job's profile from its own runs. With task.plan, only the runs with the most similar plans
+  /// count; without any, the result has no layers. Without task.plan, all runs count; if there are
+  /// none, each layer's seconds come from runs of other jobs, or else from measuring it alone. The
+  /// result has no layers if none is known.
   Profile Known(const MeasureTask& task) const;
 
-  /// Layers that were measured just now; the others may never be.
+  /// Stores layers that were just measured, in case the measurement of the others is interrupted.
   void Add(const KnownSeconds& layers, double processor_share);
-  /// A cache that cannot be written costs time, not the command: a line says so.
+  /// Stores a whole measurement. If the cache cannot be written, a line on standard error says so;
+  /// the only cost is that the next process measures again.
   void Add(const MeasureTask& task, const Profile& profile);
   void Add(const LinkRates& link);
-  /// What the steps of a training with task.plan took, in place of what the oldest one did.
-  /// Nobody hears of a cache that cannot be written: the next training measures anyway.
+  /// Stores the step times of a training with task.plan; if there are too many runs, the oldest is
+  /// dropped. Errors while writing the cache are ignored: the next training measures again.
   void AddRun(const MeasureTask& task, const Profile& profile);
 
-  /// Waits while another process calibrates, so that the two do not slow each other down, and reads
-  /// what it has found. Nobody waits for longer than that takes, or where no file can be locked.
+  /// Takes the lock under which processes calibrate, so that they do not slow each other down, and
+  /// reads the cache again. It waits for at most as long as a calibration takes, and not at all if
+  /// no file can be locked; it returns in any case.
   Fd Lock();
 
  private:
-  /// By LayerKey(), and by job what it has beside them.
+  /// Measured alone: layers by LayerKey(), and the rest of each job by RestKey().
   struct Alone {
     KnownSeconds layers;
     std::map<std::string, Profile> jobs;
@@ -62,7 +67,8 @@ class ProfileCache {
     Profile profile;
   };
   using Runs = std::vector<Run>;
-  /// By LayerKey(), and by job its runs, the oldest first.
+  /// Measured in trainings: layers by LayerKey(), and the runs of each job by RunKey(), oldest
+  /// first.
   struct InRuns {
     KnownSeconds layers;
     std::map<std::string, Runs> jobs;
@@ -84,7 +90,7 @@ class ProfileCache {
   Alone alone_;
   InRuns runs_;
   LinkRates link_;
-  int64_t disturbed_at_ = 0;  // when something was measured beside other programs; 0 = nothing was
+  int64_t disturbed_at_ = 0;  // time of a measurement beside other programs; 0 = none
 };
 
 }  // namespace strata::lua

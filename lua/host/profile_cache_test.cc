@@ -1,4 +1,4 @@
-// What is kept between processes, and what of it a job takes.
+// The profiles that are kept between processes, and the ones that a job uses.
 #include "lua/host/profile_cache.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ class ProfileCacheTest : public ::testing::Test {
     task_.device = "cpu";
   }
 
-  /// From so many features to twice as many.
+  /// Adds a layer from `width` features to twice as many.
   void AddLayer(int width) {
     job_.layers.push_back(MakeLayer("Linear", {width, 2 * width}, {}, {}, ""));
     if (width == 8) task_.input = {TensorSpec{{4, width}}};
@@ -50,14 +50,15 @@ class ProfileCacheTest : public ::testing::Test {
   void Remember(double seconds, std::vector<std::string> places = {"0", "0"}) {
     Remember(Taken(seconds, SecondsFrom::kEarlierRuns), std::move(places));
   }
-  /// A run with layers on these ranks.
+  /// Stores a run with layers on these ranks.
   void Remember(const Profile& profile, std::vector<std::string> places,
                 const std::string& schedule = "1f1b") {
     MeasureTask task = task_;
     task.plan = {std::move(places), "gloo", {.schedule = schedule}};
     Open().AddRun(task, profile);
   }
-  /// Of the runs most like a plan with layers on these ranks, or of all; 0 where none is known.
+  /// The forward seconds of layer 0, from the runs most similar to a plan with layers on these
+  /// ranks, or from all runs if `places` is empty; 0 if none is known.
   double Forward(const std::vector<std::string>& places, const std::string& schedule = "1f1b") {
     MeasureTask task = task_;
     task.plan = {places, "gloo", {.schedule = schedule}};

@@ -1,4 +1,4 @@
-// A state's functions, called with plain values.
+// ScriptHost: calls a state's Lua functions with plain values.
 #include "lua/host/script_host.h"
 
 #include "lua/core/convert.h"
@@ -8,7 +8,7 @@
 namespace strata::lua {
 namespace {
 
-/// All values on the stack: several as a list, one as itself, none as null.
+/// The values on the stack: several as a list, a single one as itself, none as null.
 Value Results(lua_State* L) {
   if (lua_gettop(L) <= 1) return ToValue(L, 1, "the function's result");
   Value::List list;
@@ -72,7 +72,7 @@ bool ScriptHost::Keeps(const FunctionRef& function, const PlainSample& sample, u
   return OnSamples().Keeps(function, sample, seed);
 }
 
-/// The engine's answer to Script answers both.
+/// The engine's implementation of Script also implements DataScript.
 DataScript& ScriptHost::OnSamples() { return dynamic_cast<DataScript&>(WithTensors()); }
 
 Script& ScriptHost::WithTensors() {

@@ -1,4 +1,4 @@
-// ScriptHost: a state's functions for those who know no Lua. Internal to lua/.
+// ScriptHost: calls a state's Lua functions, for callers that do not use Lua. Internal to lua/.
 #pragma once
 
 #include "engine/data/data_script.h"
@@ -7,7 +7,8 @@
 
 namespace strata::lua {
 
-/// Calls of plain values run here. What needs tensors loads the engine, which then answers.
+/// Calls with plain values run here. Calls that need tensors load the engine, whose implementation
+/// of Script runs them.
 class ScriptHost : public Script, public DataScript {
  public:
   explicit ScriptHost(State& state) : state_(state) {}

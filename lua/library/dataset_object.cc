@@ -1,4 +1,4 @@
-// Datasets as objects of Lua: their steps as methods, samples by index, a text with a picture.
+// Datasets as Lua objects: steps as methods, samples by index, and a printed form with a picture.
 
 #include "lua/library/dataset_object.h"
 
@@ -27,7 +27,7 @@ std::string FolderOf(const std::string& script) {
   return std::filesystem::path(script).parent_path().string();
 }
 
-/// Relative paths are those of the script, in the current folder at the prompt.
+/// Relative paths refer to the script's folder, or at the prompt to the current one.
 DatasetContext ContextOf(lua_State* L, const std::string& folder) {
   DatasetContext context;
   context.script_folder = folder;
@@ -46,9 +46,9 @@ int PushStep(lua_State* L, Value source) {
   return PushData(L, std::move(source), SelfAt(L).folder);
 }
 
-// d:NAME{...}
+// ---- Steps: d:NAME{...}
 
-/// The step over several: d:concat(other, ...).
+/// The source of a step over several datasets: d:concat(other, ...).
 Value SeveralOf(lua_State* L) {
   Value::List of;
   for (int i = 1; i <= lua_gettop(L); ++i)
@@ -77,7 +77,8 @@ const FieldTable& StepFields() {
   return DataStepTypes()[kIndex].fields;
 }
 
-/// Where the parts end: shares of the samples, rounded, or numbers of samples.
+/// The end of each part, in samples. `parts` are shares of the samples, which are rounded, or
+/// numbers of samples.
 std::vector<int64_t> EndsOf(const Value::List& parts, int64_t size) {
   double sum = 0;
   for (const Value& part : parts) {
@@ -111,7 +112,7 @@ std::vector<int64_t> EndsOf(const Value::List& parts, int64_t size) {
   return ends;
 }
 
-/// d:split{0.9, 0.1, seed=0}: a dataset for each share.
+/// d:split{0.9, 0.1, seed=0} returns a dataset for each share.
 int SplitData(lua_State* L) {
   const Arguments arguments(L, 2);
   const Value::List parts = arguments.Positional("split");
@@ -142,7 +143,7 @@ int ShuffleData(lua_State* L) {
       L, MakeDataStep("shuffled", SelfAt(L).source, {}, named, State::Core::Of(L).Place(L)));
 }
 
-// d[i], d.option
+// ---- Members: d[i], d.option
 
 int SampleAt(lua_State* L, DatasetObject& self, double number) {
   const Dataset& data = Opened(L, self);
@@ -155,7 +156,7 @@ int SampleAt(lua_State* L, DatasetObject& self, double number) {
   return LoadEngine().PushSample(L, data.ReadPlain(static_cast<int64_t>(index)));
 }
 
-/// __index: d[i] is {input, target}; d.path an option.
+/// __index: d[i] is {input, target}; d.path is an option.
 int LookUp(lua_State* L) {
   DatasetObject& self = SelfAt(L);
   if (lua_type(L, 2) == LUA_TNUMBER) {
@@ -182,7 +183,7 @@ int ListOptions(lua_State* L) {
   return 1;
 }
 
-/// d:sample(i): input and target of sample i.
+/// d:sample(i) returns the input and the target of sample i.
 int GetSample(lua_State* L) {
   return SampleAt(L, SelfAt(L), NumberArgument(L, 2, "the index of a sample, from 0 on"));
 }
@@ -192,7 +193,7 @@ int Length(lua_State* L) {
   return 1;
 }
 
-/// The folder of the job that ToValueFor() reads keys for; null = they are for no job.
+/// The folder of the job whose keys ToValueFor() is reading; null outside of ToValueFor().
 thread_local const std::string* reading_folder = nullptr;
 
 std::filesystem::path Whole(const std::string& folder) {
@@ -203,7 +204,7 @@ bool HasPath(const Value& options, const std::string& option) {
   return options[option].is_string() && !options[option].as_string().empty();
 }
 
-/// A path of the data's options, whole. Throws ConfigError where the script may not read it.
+/// The absolute path of an option of the data. Throws ConfigError if the script may not read it.
 std::string ReadableIn(lua_State* L, const std::string& folder, const DataSpec& spec,
                        const std::string& option) {
   try {
@@ -218,8 +219,8 @@ DataSpec SpecOf(const Value& source) {
   return {source["source"].as_string(), source, {}, source["where"].as_string()};
 }
 
-/// The source, or step, with whole paths in place of those relative to `folder`. What its own
-/// script may read, the one that it is handed to may, too.
+/// The source, or step, with absolute paths in place of those relative to `folder`. The script that
+/// receives it may then read these paths, if the script that made it was allowed to.
 Value WithWholePaths(lua_State* L, Value source, const std::string& folder) {
   std::vector<std::string>& allowed = State::Core::Of(L).options.allow_read;
   for (const std::string& option : FindDataSource(source["source"].as_string())->paths) {
@@ -243,13 +244,13 @@ int ToData(lua_State* L) {
   return 1;
 }
 
-/// What it is, its shapes, and the first sample as a picture, where it is an image.
+/// Prints what the data is, its shapes, and the first sample as a picture if it is an image.
 int ShowData(lua_State* L) {
   PushText(L, DescribeWithPicture(Opened(L, SelfAt(L))));
   return 1;
 }
 
-/// d.options: what it was made with, by name.
+/// d.options: the options that the data was made with, by name.
 int OptionsOf(lua_State* L) {
   Value options = SelfAt(L).source;
   for (const char* name : {"source", "where", "of"}) options.Erase(name);
@@ -262,14 +263,14 @@ constexpr size_t kSteps = 15;  // DataStepTypes()
 template <size_t... kIndices>
 std::vector<NamedFunction> Methods(std::index_sequence<kIndices...>) {
   STRATA_CHECK(DataStepTypes().size() == kSteps) << "there are " << DataStepTypes().size();
-  static std::vector<std::string> helps;  // they live as long as the type
+  static std::vector<std::string> helps;  // these must live as long as the type
   for (const DataSourceType& type : DataStepTypes()) {
     helps.push_back(Str("d:", type.name, "{...}: ", type.help, "\n", FieldHelp(type.fields)));
   }
   std::vector<NamedFunction> methods = {
       NamedFunction{DataStepTypes()[kIndices].name.c_str(), Bound<MakeStep<kIndices>>,
                     helps[kIndices].c_str(), StepFields<kIndices>, GivenType<DatasetObject>}...};
-  // These have methods with other names.
+  // These steps have methods with other names.
   std::erase_if(methods, [](const NamedFunction& method) {
     return std::string_view(method.name) == "part" || std::string_view(method.name) == "shuffled";
   });
@@ -303,7 +304,7 @@ const ObjectType& TypeOf<DatasetObject>::Get() {
 
 const Dataset& Opened(lua_State* L, DatasetObject& object) {
   if (!object.opened) {
-    // A step's options are complete only now, as a job's are.
+    // As for a job, a step's options are completed only when the data is opened.
     const std::string place = State::Core::Of(L).Place(L);
     const ExamineData open = [&](const DataSpec& spec) {
       CheckMayRead(L, spec, object.folder);

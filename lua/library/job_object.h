@@ -1,4 +1,4 @@
-// Jobs and plans as values of Lua. Internal to lua/.
+// Jobs, plans and engines as Lua values. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -15,28 +15,28 @@
 
 namespace strata::lua {
 
-/// What strata.job{...} gives.
+/// The result of strata.job{...}.
 struct JobObject {
   RawJob raw;
   Value overrides;  ///< from the command line, or the table of strata.load
-  Job job;          ///< of both
+  Job job;          ///< made from `raw` and `overrides`
 };
 
-/// What job:plan{...} gives.
+/// The result of job:plan{...}.
 struct PlanObject {
   Job job;
   Plan plan;
 };
 
-/// What job:start{...} gives.
+/// The result of job:start{...}.
 struct EngineObject {
-  /// Finishes the save that is being written, with a warning where it fails.
+  /// Waits for a save that is being written; logs a warning if it fails.
   ~EngineObject();
 
   std::unique_ptr<Engine> engine;  ///< null once closed
   Job job;
   Plan plan;
-  bool has_failed = false;  ///< the last step did: the engine can only be closed
+  bool has_failed = false;  ///< true if the last step failed; the engine can then only be closed
 };
 
 template <>
@@ -56,15 +56,15 @@ struct TypeOf<SavedPlan> {
   static const ObjectType& Get();
 };
 
-/// Runs the script at `path`, pushes the job that it returns and gives it. `settings`
-/// serve strata.options and strata.job in the script. Throws ConfigError for a script that returns
+/// Runs the script at `path`, pushes the job that it returns, and returns it. `settings` holds the
+/// values for strata.options and strata.job in the script. Throws ConfigError if the script returns
 /// anything else.
 std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Settings* settings);
 
-/// The keys that job:plan{...} takes: the job's, and the members of parallel and batch.
+/// The keys that job:plan{...} takes: all keys of a job, and the members of parallel and batch.
 const FieldTable& ChangeableKeys();
-/// The job with the keys of the table at `index` (or nothing there) over its own: job:plan{pipe=2}.
-/// Instead of a table there may be a saved plan, which must fit the job.
+/// The job after the keys of the table at `index`, if there is one, have replaced its own:
+/// job:plan{pipe=2}. A saved plan, which must fit the job, may take the table's place.
 Job ChangedJob(lua_State* L, const JobObject& job, int index);
 
 /// job:plan{...} and job:summary{...}, see library_plans.cc.
@@ -74,8 +74,8 @@ Shown JobSummary(lua_State* L, const JobObject& self);
 /// Adds strata.plan to the table at the top of the stack.
 void AddPlans(lua_State* L);
 
-/// job:search{...}, see library_search.cc, and what it takes: the planner's options, and
-/// ChangeableKeys().
+/// job:search{...}, see library_search.cc. SearchKeys() are the keys it takes: the planner's
+/// options and ChangeableKeys().
 Shown JobSearch(lua_State* L, const JobObject& self);
 const FieldTable& SearchKeys();
 

@@ -1,4 +1,4 @@
-// What help() says of the keys of a job.
+// The help() texts of the keys of a job.
 #include "lua/library/key_help.h"
 
 #include <algorithm>

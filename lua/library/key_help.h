@@ -1,4 +1,4 @@
-// What help() says of the keys of a job. Internal to lua/.
+// The help() texts of the keys of a job. Internal to lua/.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace strata::lua {
 
-/// The tables behind a key of a job, each with what begins it ({"sgd", ...}): those of its types,
-/// of which one holds, or the only one.
+/// The tables of options that a job's key takes, each with the name that begins it ({"sgd", ...}):
+/// one table for each type of the key, or a single one.
 std::vector<OptionTable> TablesOf(const Field& key);
-/// What begins these tables: {"sgd", "adam", ...}.
+/// The names of these tables: {"sgd", "adam", ...}.
 std::vector<std::string> NamesOf(const std::vector<OptionTable>& tables);
-/// What a string may say as the value of a field; empty where it may be any, or none.
+/// The strings that a field accepts; empty if it accepts any string, or none.
 std::vector<std::string> ChoicesOf(const Field& field);
-/// What help() says of a key of a job: its line, and the tables that it takes.
+/// The help() text of a job's key: its line, and the tables that it takes.
 std::string KeyHelp(const Field& key);
 
 }  // namespace strata::lua

@@ -1,4 +1,4 @@
-// Layers as values of Lua: making them, showing them, reading lists of them.
+// Layers as Lua values: constructing them, printing them, reading lists of them.
 #include "lua/library/layer_object.h"
 
 #include <optional>
@@ -60,7 +60,7 @@ void Flatten(RawLayer layer, std::vector<LayerSpec>& out) {
   for (RawLayer& item : layer.list) Flatten(std::move(item), out);
 }
 
-/// The layers among the arguments of a container: all its positions.
+/// The layers among the arguments of a container, which are all its positional arguments.
 std::vector<LayerSpec> Children(lua_State* L, const Arguments& arguments,
                                 const std::string& subject) {
   std::vector<LayerSpec> children;
@@ -106,7 +106,7 @@ LayerSpec Own(lua_State* L, const LayerConstructor& constructor, const Arguments
   return layer;
 }
 
-/// __call of a constructor: the layer.
+/// __call of a constructor: makes a layer.
 Pushed CallConstructor(lua_State* L, const LayerConstructor& constructor) {
   const Arguments arguments(L, 2);
   Push(L, constructor.type ? BuiltIn(L, constructor, arguments) : Own(L, constructor, arguments));
@@ -114,7 +114,7 @@ Pushed CallConstructor(lua_State* L, const LayerConstructor& constructor) {
   return {};
 }
 
-/// __call of a layer that is only declared.
+/// __call of a layer: an error, since a job's layers are only declared.
 Pushed RefuseCall(lua_State*, const LayerSpec& layer) {
   if (IsLoss(layer)) {
     throw ConfigError(Str(layer.ToString(), " cannot be called here", LossHint(layer)));
@@ -178,7 +178,7 @@ LayerSpec FunctionLayer(lua_State* L, int index) {
   layer.scripted = true;
   layer.args = Value::MakeMap();
   layer.forward = ToFunctionRef(L, index);
-  // One of ours, such as F.relu, stands where it is used.
+  // A built-in function, such as F.relu, has no line of its own; the line that uses it is shown.
   layer.where = lua_iscfunction(L, index) ? State::Core::Of(L).Place(L) : layer.forward.where;
   layer.name = FunctionName(L, index);
   return layer;

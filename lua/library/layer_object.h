@@ -1,4 +1,4 @@
-// Layers as values of Lua, and lists of them. Internal to lua/.
+// Layers, and lists of them, as Lua values. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -12,11 +12,11 @@
 
 namespace strata::lua {
 
-/// nn.Linear: a type of layer, before it is called.
+/// A type of layer, such as nn.Linear, before it is called.
 struct LayerConstructor {
   std::string name;                 ///< "nn.Linear", "RMS"
-  const LayerType* type = nullptr;  ///< of nn's; null for a user's own
-  FunctionRef init, forward;        ///< a user's own; `init` may be missing (id -1)
+  const LayerType* type = nullptr;  ///< a type of nn; null for a user's own
+  FunctionRef init, forward;        ///< of a user's own type; `init` may be missing (id -1)
 };
 
 /// The mark that strata.cut() puts into a list.
@@ -35,12 +35,12 @@ struct TypeOf<CutMark> {
   static const ObjectType& Get();
 };
 
-/// The layers that the value at `index` stands for: a layer, a function, a mark, or a list of such.
-/// `what` names it in errors: "layers". Throws ConfigError, for a bare nn.ReLU with the hint to
-/// write nn.ReLU{}.
+/// Reads the layers given by the value at `index`: a layer, a function, a cut mark, or a list of
+/// these. `what` is its name in errors: "layers". Throws ConfigError; for nn.ReLU without {} the
+/// message says to write nn.ReLU{}.
 RawLayer ToRawLayer(lua_State* L, int index, const std::string& what);
 
-/// The function at `index` as a functional layer, or as a loss.
+/// The function at `index` as a functional layer or as a loss.
 LayerSpec FunctionLayer(lua_State* L, int index);
 
 }  // namespace strata::lua

@@ -1,14 +1,14 @@
-// The table that `require "strata"` gives. Internal to lua/.
+// The library: the table that `require "strata"` returns. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
 
 namespace strata::lua {
 
-/// Makes the library and notes it in the registry. REQUIRES: protected mode.
+/// Makes the library and stores it in the registry. REQUIRES: protected mode.
 void OpenLibrary(lua_State* L);
 
-// The parts. Each adds its fields to the table at the top of the stack.
+// The parts of the library. Each adds its fields to the table at the top of the stack.
 void AddFiles(lua_State* L);
 void AddJson(lua_State* L);
 void AddLayers(lua_State* L);
@@ -20,7 +20,7 @@ void AddPartition(lua_State* L);
 void AddSchedule(lua_State* L);
 void AddTensors(lua_State* L);
 
-/// The engine adds it again.
+/// The help of strata.no_grad. The engine uses it when it replaces that function.
 inline constexpr char kNoGradHelp[] = "strata.no_grad(f, ...): f(...) without gradients";
 
 }  // namespace strata::lua

@@ -21,7 +21,7 @@ void AddData(lua_State* L) {
                  "{...}: ", type.help, "\n", FieldHelp(type.fields)));
     NoteFields(L, -1, type.fields);
     NoteResult(L, -1, GivenType<DatasetObject>);
-    if (type.name == "dataset") {  // strata.dataset
+    if (type.name == "dataset") {  // this one is strata.dataset
       lua_setfield(L, -3, type.name.c_str());
       continue;
     }

@@ -1,4 +1,4 @@
-// strata.read.
+// The function strata.read.
 
 #include "lua/core/bind.h"
 #include "lua/core/chunk.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxFile = size_t{256} << 20;
 
-/// strata.read(path): a file that the script may read, as a string.
+/// strata.read(path) returns a file as a string, if the script may read it.
 std::string Read(lua_State* L, const std::string& path) {
   return ReadText(ReadablePath(L, CallingFolder(L), path, "strata.read"), "strata.read", kMaxFile);
 }

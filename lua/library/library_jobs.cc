@@ -1,4 +1,4 @@
-// strata.job, strata.options, strata.load; the objects of jobs.
+// strata.job, strata.options, strata.load, and jobs as Lua objects.
 
 #include "engine/base/text.h"
 #include "engine/job/flags/overrides.h"
@@ -18,14 +18,14 @@
 namespace strata::lua {
 namespace {
 
-/// Takes a key out of the job's table: pushes its value.
+/// Removes a key from the job's table and pushes its value.
 void TakeKey(lua_State* L, int table, const char* key) {
   lua_getfield(L, table, key);
   lua_pushnil(L);
   lua_setfield(L, table, key);
 }
 
-/// A copy of the plain table at `index`, one level deep, at the top of the stack.
+/// Pushes a copy, one level deep, of the plain table at `index`.
 int CopyTable(lua_State* L, int index) {
   lua_newtable(L);
   for (lua_pushnil(L); lua_next(L, index) != 0;) {
@@ -36,7 +36,8 @@ int CopyTable(lua_State* L, int index) {
   return lua_gettop(L);
 }
 
-/// A misspelled name is the first thing to say: without it "layers" would be missing, too.
+/// Throws ConfigError for an unknown key. This comes first: if "layers" is misspelt, the error
+/// should not be that "layers" is missing.
 void CheckKeyNames(lua_State* L, int table) {
   const std::vector<std::string> known = FieldNames(JobFields());
   for (const std::string& name : ShapeOf(L, table).names) {
@@ -46,7 +47,7 @@ void CheckKeyNames(lua_State* L, int table) {
   }
 }
 
-/// Calls functions of the script's, for keys that they decide.
+/// Calls functions of the script, for keys whose values they compute.
 CallFunction CallIn(lua_State* L) {
   Script& script = State::Of(L).script();
   return [&script](const FunctionRef& function, const Value::List& arguments) {
@@ -87,7 +88,7 @@ std::shared_ptr<JobObject> MakeJob(lua_State* L) {
   if (const Settings* settings = State::Core::Of(L).settings) object->overrides = settings->job();
   object->job = BuildJob(object->raw, object->overrides);
   CheckMayRead(L, object->job);
-  object->raw.examine = {};  // both belong to this call
+  object->raw.examine = {};  // both are only valid during this call
   object->raw.call = {};
   return object;
 }
@@ -108,8 +109,8 @@ Pushed Options(lua_State* L) {
 
 /// strata.load(path [, {option=value, key=value, ...}]): the job of another script.
 std::shared_ptr<JobObject> LoadJobFile(lua_State* L, const std::string& file) {
-  // A script may lie anywhere, and runs in the same sandbox; errors would show parts of other
-  // files.
+  // A script may lie anywhere, since it runs in the same sandbox. A file that is not a script must
+  // be readable: a syntax error would show parts of it.
   if (!file.ends_with(".lua")) ReadablePath(L, CallingFolder(L), file, "strata.load");
   const std::string path = PathFromScript(L, file);
   const bool has_table = !lua_isnoneornil(L, 2);
@@ -121,7 +122,7 @@ std::shared_ptr<JobObject> LoadJobFile(lua_State* L, const std::string& file) {
   return job;
 }
 
-/// A null inside of `over` is the value none of its key.
+/// Merges the overrides `over` into `base`. A null in `over` means that the key has no value.
 Value MergedOverrides(Value base, const Value& over) {
   if (over.is_null()) return base;
   if (!base.is_map() || !over.is_map()) return over;
@@ -131,7 +132,7 @@ Value MergedOverrides(Value base, const Value& over) {
   return base;
 }
 
-// The job's keys as fields.
+// ---- The job's keys as fields
 
 std::vector<LayerSpec> JobLayers(const JobObject& self) { return InWhole(self.job.layers); }
 
@@ -141,15 +142,14 @@ Value JobKey(const JobObject& self, const std::string& name) { return self.job.T
 
 std::vector<std::string> JobKeyNames(lua_State*) {
   std::vector<std::string> names;
-  static const Value keys = Job().ToValue();  // all jobs have the same
+  static const Value keys = Job().ToValue();  // all jobs have the same keys
   for (const auto& [name, value] : keys.as_map()) {
     if (name != "layers" && name != "loss") names.push_back(name);
   }
   return names;
 }
 
-/// A value of the job's table as the script wrote it: {"sgd", lr=0.1} too, which has names and a
-/// list.
+/// A value of the job's table as the script wrote it; {"sgd", lr=0.1} has positions and names.
 std::string GivenText(const Value& value) {
   if (!value.is_map() || !value.Has("1")) return value.ToLua();
   std::vector<std::string> entries;
@@ -163,7 +163,7 @@ std::string GivenText(const Value& value) {
   return Str("{", Join(entries, ", "), "}");
 }
 
-/// The job's name, its layers, its loss, and the other keys that were given.
+/// Prints the job's name, its layers, its loss, and the other keys that were given.
 std::string ShowJob(const JobObject& self) {
   const Job& job = self.job;
   std::string text =
@@ -183,11 +183,11 @@ std::string ShowJob(const JobObject& self) {
   return text;
 }
 
-/// The help of a key.
+/// The help of a job's key.
 std::string DescribeJobKey(lua_State* L) {
   const std::string name = TextArgument(L, 2, "a key");
   const Field* key = FindField(JobFields(), name);
-  // job.train_data and job.test_data come from the key data.
+  // job.train_data and job.test_data are parts of the key data.
   return key ? KeyHelp(*key) : Str("job.", name, ": of the key data");
 }
 
@@ -259,7 +259,7 @@ std::shared_ptr<JobObject> EvaluateJob(lua_State* L, const std::string& path, Se
 
 Job ChangedJob(lua_State* L, const JobObject& job, int index) {
   if (const auto* arguments = dynamic_cast<const ArgumentSettings*>(State::Core::Of(L).settings)) {
-    arguments->CheckAllTaken();  // the work begins
+    arguments->CheckAllTaken();  // all options were declared by now
   }
   if (lua_isnoneornil(L, index)) return job.job;
   Value keys;

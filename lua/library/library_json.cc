@@ -1,7 +1,8 @@
-// strata.json: JSON text and values of Lua, each as the other says it.
+// strata.json: converts between JSON text and Lua values.
 //
-// A table is an object where it has names, or where it is marked as one: what decode() made of an
-// object, and what strata.json.object() was given. The marked ones are the keys of a weak table.
+// An empty Lua table could be a list or an object. A table becomes an object if it has names or is
+// marked as one. decode() marks the objects it makes, and strata.json.object() marks a table. The
+// marked tables are the keys of a weak table.
 
 #include <cmath>
 
@@ -14,7 +15,7 @@
 
 namespace strata::lua {
 
-/// strata.json.null. In a job, an option or an argument it is nothing, as nil is.
+/// The type of strata.json.null. In a job, an option or an argument it counts as nil.
 struct JsonNull {};
 
 template <>
@@ -26,7 +27,7 @@ namespace {
 
 constexpr size_t kMaxDepth = 1000;
 
-// The registry's names of strata.json.null and of the table of objects.
+// Registry keys of strata.json.null and of the table of marked objects.
 constexpr char kNull[] = "strata.json.null";
 constexpr char kObjects[] = "strata.json.objects";
 
@@ -82,12 +83,12 @@ Pushed Decode(lua_State* L, const std::string& text) {
 
 // ---- Writing
 
-/// Makes data of a value of Lua; refuses what would be read again as something else.
+/// Converts a Lua value to data for JSON; refuses values that decoding would not give back.
 class JsonData {
  public:
   explicit JsonData(lua_State* L) : L_(L), core_(State::Core::Of(L)) {}
 
-  /// Of the value at the top of the stack, which it takes away.
+  /// Converts the value at the top of the stack, and pops it.
   Value Take() {
     Count();
     Value value = Make();
@@ -111,7 +112,8 @@ class JsonData {
     }
   }
 
-  /// Tables that stand in each other twice, and so on, are short in Lua and endless as text.
+  /// Counts a value. Tables that contain a table twice, level by level, are small in Lua and huge
+  /// as text, so the count is limited.
   void Count() {
     const bool fits = ++values_ < core_.limits.memory_limit() / sizeof(Value);
     if (!fits) throw std::bad_alloc();
@@ -203,7 +205,7 @@ Pushed MakeObject(lua_State* L) {
   return {};
 }
 
-/// Pushes a table that keeps none of its keys alive.
+/// Pushes a table with weak keys.
 void PushWeakKeys(lua_State* L) {
   lua_newtable(L);
   lua_newtable(L);

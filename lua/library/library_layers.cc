@@ -56,7 +56,7 @@ LayerConstructor OwnLayer(lua_State* L) {
   if (constructor.init.id < 0)
     throw ConfigError("strata.layer: reset needs an init, which makes what it sets");
   KeepReset(L, constructor.init, reset);
-  constructor.init.digest += reset.digest;  // what tells jobs apart
+  constructor.init.digest += reset.digest;  // the digest tells jobs apart
   return constructor;
 }
 
@@ -109,7 +109,7 @@ LayerSpec Tied(lua_State* L) {
   return layer;
 }
 
-/// strata.times(n, f): the list {f(0), ..., f(n - 1)}.
+/// strata.times(n, f) returns the list {f(0), ..., f(n - 1)}.
 Pushed Times(lua_State* L) {
   const int64_t count = IntArgument(L, 1, "how many times");
   if (count < 0 || count > kMaxTimes) {
@@ -142,7 +142,8 @@ int64_t TokenPosition(lua_State* L) {
   return State::Core::Of(L).token_position();
 }
 
-/// In small letters and without underscores: of "LocalResponseNorm" and "local_response_norm".
+/// The name in lower case and without underscores: equal for "LocalResponseNorm" and
+/// "local_response_norm".
 std::string Letters(const std::string& name) {
   std::string letters;
   for (const unsigned char c : name) {
@@ -151,7 +152,8 @@ std::string Letters(const std::string& name) {
   return letters;
 }
 
-/// What does in a script what this class of torch.nn does; "" where nothing is known to.
+/// The hint for a class of torch.nn that is not here: what to use in its place. "" if nothing is
+/// known.
 std::string InsteadOf(lua_State* L, const std::string& name) {
   if (name == "Module") return "; layers of your own are made by strata.layer";
   if (name == "Parameter") return "; it is self:parameter{...} in a layer of your own";
@@ -168,7 +170,7 @@ std::string InsteadOf(lua_State* L, const std::string& name) {
   return "";
 }
 
-/// __index of nn.
+/// __index of nn for unknown names: throws ConfigError with a hint.
 int RefuseLayer(lua_State* L) {
   const std::string name(TextArgument(L, 2, "a name"));
   std::vector<std::string> names = LayerTypeNames();

@@ -1,4 +1,4 @@
-// strata.maps: how tensors of published models meet those of models/, as tables.
+// strata.maps: tables that map the tensor names of published models to those of models/.
 #include "engine/checkpoint/weights/weight_map.h"
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"

@@ -1,4 +1,4 @@
-// strata.partition: cuts of weights, without a job.
+// strata.partition: methods that cut a list of weights into parts, without a job.
 
 #include "engine/base/fields/fields.h"
 #include "engine/plan/cut/partition.h"

@@ -1,4 +1,4 @@
-// Plans as values of Lua: looking at them, comparing, changing, saving; strata.plan.
+// Plans as Lua values: inspecting, comparing, changing and saving them; strata.plan.
 
 #include <unistd.h>
 
@@ -44,7 +44,8 @@ constexpr size_t kMaxCompared = 500;
 
 Script* ScriptOf(lua_State* L) { return &State::Core::Of(L).owner.script(); }
 
-/// `like`: a plan with seconds; then others have them from the same place, to be compared with it.
+/// The options for planning here. If `like` is a plan with seconds, the seconds of new plans come
+/// from the same source, so that the plans can be compared.
 PlanOptions OptionsHere(lua_State* L, const Plan* like = nullptr) {
   PlanOptions options = {.gpus = GpuCount(),
                          .measure = MeasureHere(State::Of(L), MeasureIn::kThisProcess)};
@@ -63,7 +64,7 @@ StepForecast ForecastOf(lua_State* L, const PlanObject& self) {
   return ForecastHere(self.job, self.plan, ScriptOf(L));
 }
 
-// ---- Looking
+// ---- Inspecting
 
 Shown Summary(lua_State* L, const PlanObject& self) {
   const ModelCosts costs = CostsOf(self.job, self.plan, ScriptOf(L));
@@ -85,7 +86,7 @@ Value Numbers(const std::vector<double>& numbers) {
   return Value::List(numbers.begin(), numbers.end());
 }
 
-/// Seconds as program:simulate{...} takes them.
+/// plan:costs(): the seconds in the form that program:simulate{...} takes.
 Value Costs(lua_State* L, const PlanObject& self) {
   const schedule::Costs costs = ForecastOf(L, self).action_costs;
   Value value;
@@ -106,7 +107,8 @@ Shown Forecast(lua_State* L, const PlanObject& self) {
           Str(ForecastText(forecast), "\n", BubbleText(outlook), MoreMemoryText(outlook))};
 }
 
-/// On a nominal machine, as what it is compared with: it would take long to measure all of that.
+/// plan:advice(). All plans that are compared, this one included, get the rates of a nominal
+/// machine, since measuring them all would take long.
 Shown AdviceOn(lua_State* L, const PlanObject& self) {
   Alternative now = {Decided(self.job, self.plan), "", self.plan};
   if (self.plan.costs && self.plan.costs->has_seconds()) {
@@ -147,7 +149,7 @@ PartitionSpec ToPartition(const Value& value, const Job& job) {
   return partition;
 }
 
-/// The elements of an option, or one null where it was left out.
+/// The elements of an option's list; a single null if the option was left out.
 Value::List EachOf(const Value& option) {
   if (option.is_null()) return {Value()};
   if (!option.is_list()) return {option};
@@ -155,7 +157,8 @@ Value::List EachOf(const Value& option) {
   return option.as_list();
 }
 
-/// `methods`: a list of methods, each a name, a function or a list of cuts.
+/// The elements of `methods`: a list of methods, each of them a name, a function or a list of cuts.
+/// A list of numbers is one list of cuts.
 Value::List Methods(const Value& option) {
   const bool is_cuts = option.is_list() && !option.as_list().empty() &&
                        std::ranges::all_of(option.as_list(), &Value::is_number);
@@ -181,7 +184,7 @@ Job Changed(const PlanObject& self, const Value& method, const Value& stages, co
 Shown Compare(lua_State* L, const PlanObject& self, const Value& given) {
   const Value options = OptionsOf(given, CompareFields(), "compare");
   PlanOptions options_here = OptionsHere(L, &self.plan);
-  for (const Value& method : Methods(options["methods"])) {  // all are measured, or none
+  for (const Value& method : Methods(options["methods"])) {  // measure for all methods, or for none
     options_here.wants_seconds |=
         method.is_string() &&
         partition::MethodGoesBy(ToPartition(method, self.job)) == partition::GoesBy::kTime;
@@ -208,12 +211,12 @@ Shown Compare(lua_State* L, const PlanObject& self, const Value& given) {
 
 // ---- Changing
 
-/// A layer's places, or the place of a part of it.
+/// The positions of a layer, or the position of one of its parts, in the plan's list of layers.
 struct Places {
   int begin, end;
 };
 
-/// From its index (4.1: its part 1) or its path.
+/// Reads a layer from its index (4.1 is part 1 of layer 4) or its path.
 Places LayerArgument(lua_State* L, int index, const Plan& plan) {
   const CutNames names = CutNamesOf(plan);
   const auto whole = [&](int begin) {
@@ -240,7 +243,8 @@ Places LayerArgument(lua_State* L, int index, const Plan& plan) {
   throw ConfigError(Str("there is no layer \"", path, "\"", DidYouMean(path, paths)));
 }
 
-/// The bounds with the layer, and those between it and the stage, on a neighbouring stage.
+/// The stage bounds after the layer has moved to a neighbouring stage, together with all layers
+/// between it and that stage.
 std::vector<int> MovedBounds(const Plan& plan, const Places& layer, int64_t to) {
   const int first = plan.layers[static_cast<size_t>(layer.begin)].stage;
   const int last = plan.layers[static_cast<size_t>(layer.end) - 1].stage;
@@ -275,7 +279,7 @@ std::shared_ptr<PlanObject> Move(lua_State* L, const PlanObject& self) {
 
 // ---- Files
 
-/// plan:save(file): whole or not at all.
+/// plan:save(file). The file is written completely or not at all.
 void Save(lua_State* L, const PlanObject& self, const std::string& file) {
   const std::string path = WritablePath(L, file, {".plan", ".json"}, "plan:save");
   CheckReplaceable(path, "saved plan", [](const std::string& there) {
@@ -302,7 +306,7 @@ SavedPlan LoadPlan(lua_State* L, const std::string& path) {
   }
 }
 
-/// plan:diff(other): a plan, or a saved one.
+/// plan:diff(other) compares with another plan, or with a saved one.
 Shown Difference(lua_State* L, const PlanObject& self) {
   const SavedPlan ours = SavedPlanOf(self.job, self.plan);
   if (const auto saved = ObjectAt<SavedPlan>(L, 2)) {
@@ -325,7 +329,7 @@ std::string ShowPlan(lua_State* L, const PlanObject& self) {
   std::string text = PlanText(self.plan);
   try {
     text += ForecastText(ForecastOf(L, self));
-  } catch (const ConfigError&) {  // The layers stand all the same.
+  } catch (const ConfigError&) {  // the plan is shown without a forecast
   }
   return text.substr(0, text.find_last_not_of('\n') + 1);
 }
@@ -336,7 +340,7 @@ Value PlanField(const PlanObject& self, const std::string& name) {
 
 std::vector<std::string> PlanFieldNames(lua_State*) {
   std::vector<std::string> names;
-  static const Value fields = PlanValue(Plan());  // all plans have the same
+  static const Value fields = PlanValue(Plan());  // all plans have the same fields
   for (const auto& [name, value] : fields.as_map()) names.push_back(name);
   return names;
 }
@@ -361,7 +365,8 @@ picture::Picture PictureOf(lua_State* L, const PlanObject& self) {
   return picture::PlanPicture(self.job, self.plan, ForecastOf(L, self));
 }
 
-// Pictures are texts: scripts write no files; `strata plan --svg=F --html=F` does.
+// Pictures are returned as texts, since scripts write no pictures; `strata plan --svg=F --html=F`
+// does.
 
 std::string Svg(lua_State* L, const PlanObject& self) { return picture::ToSvg(PictureOf(L, self)); }
 

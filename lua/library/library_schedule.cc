@@ -1,4 +1,4 @@
-// strata.schedule and the objects of programs.
+// strata.schedule, and programs as Lua objects.
 
 #include <algorithm>
 
@@ -45,7 +45,7 @@ Field Count(std::string name, std::string help) {
   return Field::Int(std::move(name), std::move(help)).AtLeast(1).AtMost(kMostInt);
 }
 
-/// Whether each rank of the program has as many stages as was said.
+/// Throws ConfigError unless each rank of the program has the given number of stages.
 void CheckStagesPerRank(const Program& program, int64_t stages_per_rank) {
   const auto refuse = [&](const std::string& has) {
     throw ConfigError(Str("strata.schedule.parse: ", Plural(program.ranks(), "rank"),
@@ -82,7 +82,8 @@ const FieldTable& LoweringFields() {
   return kFields;
 }
 
-/// p:lowered([{tied_stages={0, 3}}]): those of a plan's program are known.
+/// p:lowered([{tied_stages={0, 3}}]). The program of a plan knows its tied stages; the option
+/// replaces them.
 LuaProgram Lowered(const LuaProgram& program, const Value& options) {
   const Value given = OptionsOf(options, LoweringFields(), "lowered")["tied_stages"];
   std::vector<int> tied = program.tied_stages;
@@ -97,7 +98,7 @@ LuaProgram Lowered(const LuaProgram& program, const Value& options) {
   return {Lower(program, {.tied_stages = tied}), tied};
 }
 
-/// p:check(): true, or nil and why.
+/// p:check() returns true, or nil and the reason.
 Pushed CheckProgram(lua_State* L, const LuaProgram& program) {
   const schedule::CheckResult result = Check(program, {.tied_stages = program.tied_stages});
   if (result.ok()) {
@@ -109,7 +110,7 @@ Pushed CheckProgram(lua_State* L, const LuaProgram& program) {
   return {2};
 }
 
-// Costs: p:simulate{F=1, I=1, W=1, comm=0}.
+// ---- Costs: p:simulate{F=1, I=1, W=1, comm=0}
 
 Field Cost(const char* name, const char* help) {
   return Field::Numbers(name, 0, Str(help, ", for all stages or for each")).NamedOnly().AtLeast(0);
@@ -154,7 +155,7 @@ schedule::Costs ToCosts(const Value& given) {
           .step = Doubles(given["step"])};
 }
 
-// Programs by name.
+// ---- Programs by name
 
 const FieldTable& SizeFields() {
   static const FieldTable kFields = {
@@ -171,7 +172,7 @@ schedule::Sizes ToSizes(const Value& sizes) {
 }
 
 /// strata.schedule("auto", {ranks=4, ..., F=1, I=1, W=1, comm=0, memory=8}): a program for these
-/// costs and no more than `memory` live activations on a rank.
+/// costs with at most `memory` live activations on a rank.
 LuaProgram GenerateAuto(const Value& options) {
   static const FieldTable kFields = [] {
     FieldTable fields = SizeFields();
@@ -231,7 +232,7 @@ std::string DrawProgram(const LuaProgram& program, const Value& options) {
                {.width = ToInt(given["width"]), .color = given["color"].as_bool()});
 }
 
-/// p.rows: the actions' texts, a list per rank.
+/// p.rows: for each rank the list of its actions, as texts.
 std::vector<std::vector<std::string>> Rows(const LuaProgram& program) {
   std::vector<std::vector<std::string>> rows;
   for (const auto& row : program.rows) {
@@ -242,7 +243,7 @@ std::vector<std::vector<std::string>> Rows(const LuaProgram& program) {
   return rows;
 }
 
-/// The picture of a right program, the text of a wrong one.
+/// Prints a valid program as a diagram, an invalid one as a table of its actions.
 std::string ShowProgram(const LuaProgram& program) {
   const bool right = Check(program).ok();
   std::string text = Str("program ", program.name, ", ", Plural(program.ranks(), "rank"), ", ",
@@ -252,7 +253,7 @@ std::string ShowProgram(const LuaProgram& program) {
   return text.substr(0, text.find_last_not_of('\n') + 1);
 }
 
-/// A member that every program has.
+/// The binding for a member that every program has.
 template <auto kMember>
 lua_CFunction Of =
     Function<[](const LuaProgram& program) { return std::invoke(kMember, program); }>;

@@ -1,4 +1,4 @@
-// job:search{...}: the planner.
+// job:search{...}: runs the planner.
 
 #include <utility>
 
@@ -45,9 +45,9 @@ const FieldTable& SearchKeys() {
   return kKeys;
 }
 
-/// job:search{gpus=64, memory="80GB", link="ndr", cluster="8xH100", top=5, pipe=4, ...}: the
-/// planner's options, and keys of the job, which it keeps. Gives {plans={{step=, keys=, ...}, ...},
-/// what_if=, text=, ...}.
+/// job:search{gpus=64, memory="80GB", link="ndr", cluster="8xH100", top=5, pipe=4, ...} takes the
+/// planner's options and keys of the job; the planner does not change these keys. Returns
+/// {plans={{step=, keys=, ...}, ...}, what_if=, text=, ...}.
 Shown JobSearch(lua_State* L, const JobObject& self) {
   if (!lua_isnoneornil(L, 2) && !IsPlainTable(L, 2)) ThrowExpected(L, 2, "a table of options");
   Value options = Value::MakeMap(), keys = Value::MakeMap();

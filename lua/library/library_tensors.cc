@@ -1,5 +1,6 @@
-// strata.F, nn.init, strata.comm, strata.model and strata.tensors: empty tables until a script asks
-// them for something, which loads the engine, as a call of strata.no_grad does.
+// Placeholders for strata.F, nn.init, strata.comm, strata.model, strata.tensors and strata.no_grad.
+// The tables are empty. Reading a field of one, or calling strata.no_grad, loads the engine, which
+// fills or replaces them.
 
 #include <utility>
 
@@ -12,7 +13,7 @@
 namespace strata::lua {
 namespace {
 
-/// __index of all before there are tensors. The engine gives them metatables of its own.
+/// __index of these tables until the engine is loaded. The engine gives them its own metatables.
 int LoadAndLook(lua_State* L) {
   LoadEngine().InstallTensors(State::Of(L));
   lua_settop(L, 2);
@@ -20,7 +21,7 @@ int LoadAndLook(lua_State* L) {
   return 1;
 }
 
-/// strata.no_grad before there are tensors, in whose place the engine puts its own.
+/// strata.no_grad until the engine is loaded, which replaces it.
 int LoadAndCallNoGrad(lua_State* L) {
   LoadEngine().InstallTensors(State::Of(L));
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
@@ -38,7 +39,8 @@ int LoadAndList(lua_State* L) {
   return 1;
 }
 
-/// Adds a table that loads the engine to the table at the top of the stack.
+/// Adds an empty table, which loads the engine when it is read, to the table at the top of the
+/// stack.
 void AddTable(lua_State* L, const char* name, const char* help) {
   lua_newtable(L);
   NoteHelp(L, -1, help);

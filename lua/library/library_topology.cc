@@ -1,4 +1,4 @@
-// strata.topology and the objects of topologies and grids.
+// strata.topology; topologies and grids as Lua objects.
 
 #include <deque>
 #include <map>
@@ -22,7 +22,7 @@ struct TypeOf<Grid> {
   static const ObjectType& Get();
 };
 
-/// {pipe=1, data=0}; nothing gives none.
+/// Reads coordinates such as {pipe=1, data=0}; a missing argument gives no coordinates.
 template <>
 Coordinates ArgumentAt(lua_State* L, int index, const char* what) {
   Coordinates coordinates;
@@ -71,7 +71,7 @@ std::string Repr(const Topology& self, int64_t rank, const Value& options) {
   return self.Repr(rank, how);
 }
 
-/// What `parallel` takes.
+/// The sizes of the axes, in the form that the job's key `parallel` takes.
 Value SizesOfAxes(const Topology& topology) {
   Value sizes = Value::MakeMap();
   for (size_t i = 0; i < topology.axes().size(); ++i) {
@@ -110,7 +110,8 @@ std::string ShowGrid(const Grid& grid) {
              ", data ", grid.data_parallel_id(), ", model ", grid.model_parallel_id());
 }
 
-/// The getters of DeepSpeed's grid, which are those of an `mpu`. Their groups are lists of ranks.
+/// The getters of DeepSpeed's grid, which are also those of an `mpu`. Groups are returned as lists
+/// of ranks.
 constexpr NamedFunction kGetters[] = {
     {"get_stage_id", Function<&Grid::stage_id>},
     {"get_data_parallel_id", Function<&Grid::data_parallel_id>},
@@ -130,7 +131,7 @@ constexpr NamedFunction kGetters[] = {
 };
 
 std::vector<NamedFunction> GridMethods() {
-  static std::deque<std::string> helps;  // they live as long as the type
+  static std::deque<std::string> helps;  // these must live as long as the type
   std::vector<NamedFunction> methods = {
       {"stage_to_global", Function<&Grid::StageToGlobal, "a stage", kCoordinates>,
        "grid:stage_to_global(stage [, {data=1}]): the rank of that stage"}};

@@ -1,4 +1,7 @@
-// A user's own layers: running init, and the names of what it makes.
+// Layers made by the user. RunInit() runs init with a fresh `self` and records each parameter,
+// buffer and layer that it makes. Then the Namer walks over the tables in `self`, depth first,
+// and gives each recorded value the path where it finds it. That path is the name that
+// checkpoints use. The cost is the number of fields in `self` times the number of values made.
 #include "lua/library/own_layer.h"
 
 #include <algorithm>
@@ -18,11 +21,11 @@ namespace strata::lua {
 namespace {
 
 constexpr std::string_view kTraining = "training";
-constexpr char kResets[] = "strata.resets";  // the registry's; by the id of the init
+constexpr char kResets[] = "strata.resets";  // registry: id of the init -> reset function
 constexpr size_t kMaxDepth = 20;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
-/// The losses' functions in F, whatever they are called.
+/// Pairs of a loss of nn and the function of F that computes the same.
 using LossFunction = std::pair<std::string_view, std::string_view>;
 constexpr LossFunction kLossFunctions[] = {
     {"CrossEntropyLoss", "cross_entropy"},
@@ -41,17 +44,17 @@ constexpr LossFunction kLossFunctions[] = {
     {"CosineEmbeddingLoss", "cosine_embedding_loss"},
 };
 
-/// What stands for a parameter while init runs without allocating.
+/// The value of a parameter while init runs without allocating.
 struct Placeholder {
   std::vector<int64_t> shape;
 };
 
-/// One run of an init; self:parameter reaches it through an upvalue, a constructor of layers
-/// through the thread.
+/// The state of one run of an init. self:parameter reaches it through an upvalue, and constructors
+/// of layers through `running`.
 struct InitRun {
   const MakeParameter* make = nullptr;  ///< null once the run is over
-  int list = LUA_NOREF;                 ///< of the values that it made; in the registry
-  std::vector<OwnMember> made;          ///< what they are
+  int list = LUA_NOREF;                 ///< registry reference of the list of values it made
+  std::vector<OwnMember> made;          ///< a description of each of these values
 };
 
 thread_local InitRun* running = nullptr;
@@ -78,7 +81,7 @@ class RunScope {
   InitRun* const outer_;
 };
 
-/// Notes what the run made: the value at the top of the stack, which stays there.
+/// Records a value that the run made. The value is at the top of the stack and stays there.
 void Note(lua_State* L, InitRun& run, OwnMember member) {
   run.made.push_back(std::move(member));
   lua_rawgeti(L, LUA_REGISTRYINDEX, run.list);
@@ -143,7 +146,7 @@ ParameterDeclaration Declaration(lua_State* L, int table) {
   return declaration;
 }
 
-/// The run whose self:NAME is called. Upvalue: the run.
+/// The run to which the called self:NAME belongs. Upvalue: the run.
 std::shared_ptr<InitRun> RunOf(lua_State* L, const char* name) {
   auto run = ObjectAt<InitRun>(L, lua_upvalueindex(1));
   if (!run->make) throw ConfigError(Str("self:", name, " belongs into the layer's init"));
@@ -163,7 +166,7 @@ bool IsPosition(const std::string& step) {
   return step.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// self:buffer(name, tensor): self.NAME is the tensor.
+/// self:buffer(name, tensor) sets self.NAME to the tensor.
 int MakeOwnBuffer(lua_State* L) {
   const auto run = RunOf(L, "buffer");
   const std::string name = TextArgument(L, 2, "the buffer's name");
@@ -188,7 +191,7 @@ bool IsNamed(lua_State* L, int index, std::string_view name) {
   return lua_type(L, index) == LUA_TSTRING && name == lua_tostring(L, index);
 }
 
-/// __index of a self. Upvalue: its methods.
+/// __index of a self. Upvalue: the table of its methods.
 int FieldOfSelf(lua_State* L) {
   if (IsNamed(L, 2, kTraining)) {
     lua_pushboolean(L, State::Core::Of(L).is_training());
@@ -211,10 +214,10 @@ int SetFieldOfSelf(lua_State* L) {
   return 0;
 }
 
-/// Pushes a new self with the methods of the table at the top of the stack, which is popped.
+/// Pops a table of methods and pushes a new self with these methods.
 void PushSelfWithMethods(lua_State* L) {
   lua_newtable(L);
-  lua_newtable(L);  // Its metatable.
+  lua_newtable(L);  // its metatable
   lua_pushvalue(L, -3);
   lua_pushcclosure(L, Bound<FieldOfSelf>, 1);
   lua_setfield(L, -2, "__index");
@@ -226,7 +229,7 @@ void PushSelfWithMethods(lua_State* L) {
   lua_remove(L, -2);
 }
 
-/// Pushes the self of an init's run.
+/// Pushes the self for a run of an init.
 void PushInitSelf(lua_State* L, const std::shared_ptr<InitRun>& run) {
   lua_newtable(L);
   constexpr std::pair<const char*, lua_CFunction> kMakers[] = {
@@ -253,7 +256,7 @@ const char* KindName(OwnMember::Kind kind) {
   return kind == OwnMember::Kind::kBuffer ? "buffer" : "parameter";
 }
 
-/// Refuses what can be no layer of a layer.
+/// Throws ConfigError if the layer cannot be a member of another layer.
 void CheckKept(const LayerSpec& layer, const std::string& name) {
   if (IsLoss(layer)) {
     throw ConfigError(
@@ -265,8 +268,8 @@ void CheckKept(const LayerSpec& layer, const std::string& name) {
   }
 }
 
-/// Finds the values of the list `made` in `self`. Their names are paths, so that none may stand
-/// under a name with a dot, or a number written as text.
+/// Finds the values of the list `made` in `self` and names them. A name is a path of fields. So no
+/// value may be stored under a key with a dot, or under a number written as text.
 class Namer {
  public:
   Namer(lua_State* L, int list, std::vector<OwnMember>& made) : L_(L), list_(list), made_(made) {}
@@ -295,7 +298,7 @@ class Namer {
   }
 
  private:
-  /// The field's value is at the top of the stack; pops it.
+  /// Visits the field whose value is at the top of the stack, and pops it.
   void VisitField(const std::string& name) {
     const int value = lua_gettop(L_);
     if (lua_istable(L_, value)) Visit(value, name + ".");
@@ -323,7 +326,7 @@ class Namer {
     member.layer.name = name;
   }
 
-  /// A value that init did not make.
+  /// Checks a value that init did not make.
   void CheckOther(int value, const std::string& name) const {
     if (const auto layer = ObjectAt<LayerSpec>(L_, value)) {
       CheckKept(*layer, name);
@@ -348,11 +351,12 @@ class Namer {
   lua_State* L_;
   int list_;
   std::vector<OwnMember>& made_;
-  std::string path_;  ///< the name in which a visit is and which is no name of a parameter
-  std::vector<const void*> inside_;  ///< the tables around: self.me = self names nothing twice
+  std::string path_;  ///< a key on the current path that cannot be part of a parameter's name
+  std::vector<const void*> inside_;  ///< the enclosing tables; self.me = self is not followed
 };
 
-/// Only what self keeps. The layers inside of a Sequential were made, but are kept by that.
+/// Keeps the members stored in self. Layers without a name are inside a Sequential, which keeps
+/// them.
 std::vector<OwnMember> WithNames(std::vector<OwnMember> made) {
   std::erase_if(made, [](const OwnMember& member) {
     if (!member.name.empty()) return false;
@@ -363,7 +367,7 @@ std::vector<OwnMember> WithNames(std::vector<OwnMember> made) {
   return made;
 }
 
-/// Pushes a step of a parameter's name as a key of Lua.
+/// Pushes one step of a member's name as a Lua key.
 void PushKey(lua_State* L, const std::string& step) {
   if (IsPosition(step)) {
     lua_pushinteger(L, std::stoi(step) + 1);

@@ -1,4 +1,4 @@
-// Programs (schedules) as values of Lua. Internal to lua/.
+// Programs (schedules) as Lua values. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -9,7 +9,8 @@
 
 namespace strata::lua {
 
-/// A program, and what lowering must know besides: Plan::tied_stages(), of a plan's program.
+/// A program, with the tied stages that lowering needs. For a plan's program these are
+/// Plan::tied_stages().
 struct LuaProgram : schedule::Program {
   std::vector<int> tied_stages = {};
 };
@@ -19,7 +20,7 @@ struct TypeOf<LuaProgram> {
   static const ObjectType& Get();
 };
 
-/// Counts its actions as memory of the script (TakeMemory()).
+/// Pushes a program; its actions count towards the script's memory (TakeMemory()).
 template <>
 void Push(lua_State* L, const LuaProgram& program);
 

@@ -12,7 +12,7 @@
 namespace strata::lua {
 namespace {
 
-/// All of the folder but what they share.
+/// All scripts of the folder but expect.lua, which they share.
 std::vector<std::string> ScriptNames() {
   std::vector<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator("lua/testdata")) {

@@ -1,4 +1,4 @@
-// Values of Lua as text for people.
+// The printed form of Lua values.
 #include "lua/library/show.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace strata::lua {
 namespace {
 
 constexpr size_t kWidth = 100;
-constexpr size_t kShort = 16;  // entries up to this stand side by side where they need lines
+constexpr size_t kShort = 16;  // longest entry that shares its line with others
 constexpr int kMaxEntries = 200;
 constexpr int kMaxNesting = 20;
 
@@ -28,7 +28,7 @@ std::string FunctionText(lua_State* L, int index) {
   return Str("function", name.empty() ? "" : " ", name, " (", FunctionPlace(L, index), ")");
 }
 
-/// Calls __tostring; false where the value has none.
+/// Calls __tostring; false if the value has none.
 bool CallToString(lua_State* L, int index, std::string& text) {
   if (!luaL_getmetafield(L, index, "__tostring")) return false;
   lua_pushvalue(L, index);
@@ -39,7 +39,7 @@ bool CallToString(lua_State* L, int index, std::string& text) {
   return true;
 }
 
-/// Shows one value; remembers the tables that it is in.
+/// Prints one value; remembers the tables that contain the current one.
 class Printer {
  public:
   explicit Printer(lua_State* L) : L_(L) {}
@@ -67,7 +67,7 @@ class Printer {
   }
 
  private:
-  /// A type of layer, or a table of the library, within another: by its name.
+  /// Shows a type of layer, or a table of the library, by its name. True if the value is one.
   bool ShownShort(int index, std::string& text) {
     const auto constructor = ObjectAt<LayerConstructor>(L_, index);
     if (constructor) text = constructor->name;
@@ -113,7 +113,7 @@ class Printer {
     return entries;
   }
 
-  /// As Value writes it: bare where Lua reads it so, else in brackets.
+  /// A key as Value::ToLua() writes it: bare if it is a Lua name, otherwise in brackets.
   std::string Key(int index) {
     if (lua_type(L_, index) != LUA_TSTRING) return Str("[", Text(index, true), "]");
     const std::string entry = Value::MakeMap({{std::string(TextAt(L_, index)), true}}).ToLua();
@@ -133,7 +133,7 @@ class Printer {
     return entry.size() <= kShort && entry.find('\n') == std::string::npos;
   }
 
-  /// Short entries stand below each other, as many on a line as it holds.
+  /// Arranges short entries in columns, as many as fit into a line.
   static std::string Columns(const std::vector<std::string>& entries) {
     size_t widest = 0;
     for (const std::string& entry : entries) widest = std::max(widest, entry.size());

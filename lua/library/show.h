@@ -1,4 +1,4 @@
-// Values of Lua as text for people: what print(), tostring() and the prompt show. Internal to lua/.
+// The printed form of Lua values, for print(), tostring() and the prompt. Internal to lua/.
 #pragma once
 
 #include <lua.hpp>
@@ -10,13 +10,14 @@
 
 namespace strata::lua {
 
-/// The value at `index`. Tables as Lua writes them, positions first, then names in order; on one
-/// line where that is short, else one line per entry; long ones are cut ("... 900 more"), a table
-/// within itself is "{...}". Strings inside tables are quoted. Functions show their place. A value
-/// with __tostring shows what that gives. `quoted`: a string has quotes.
+/// The printed form of the value at `index`. Tables are written as in Lua: positions first, then
+/// names in order; on one line if that is short, otherwise one entry a line. Long tables are cut
+/// ("... 900 more"); a table within itself is "{...}". Strings inside tables are quoted. Functions
+/// show the place of their definition. A value with __tostring shows its result. `quoted` puts a
+/// string itself in quotes.
 std::string Show(lua_State* L, int index, bool quoted = false);
 
-/// Data that prints as a text, as reports do.
+/// Data with its own printed form, such as a report.
 struct Shown {
   Value value;
   std::string text;

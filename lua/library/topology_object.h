@@ -1,4 +1,4 @@
-// Topologies as values of Lua. Internal to lua/.
+// Topologies as Lua values. Internal to lua/.
 #pragma once
 
 #include "engine/plan/topology.h"

@@ -29,7 +29,7 @@
 namespace strata::lua {
 namespace {
 
-/// Makes an interrupt end what the engine does, while it lives.
+/// While an object lives, an interrupt of the script aborts the engine's work.
 class AbortOnInterrupt {
  public:
   AbortOnInterrupt(Limits& limits, Engine& engine)
@@ -52,7 +52,7 @@ class AbortOnInterrupt {
   std::thread thread_;
 };
 
-/// Runs `work` on the engine while other threads may run Lua. An interrupt ends it with the error
+/// Runs `work` on the engine while other threads may run Lua. An interrupt aborts it with the error
 /// "interrupted".
 template <class Work>
 void RunEngine(State& state, Engine& engine, Work work) {
@@ -67,7 +67,7 @@ void RunEngine(State& state, Engine& engine, Work work) {
   }
 }
 
-/// The job as it trains in this process.
+/// The job with the keys of job:train{...} or job:start{...}, checked for training in this process.
 Job JobForThreads(lua_State* L, const JobObject& self) {
   Job job = ChangedJob(L, self, 2);
   if (job.transport.empty()) job.transport = "threads";
@@ -82,7 +82,7 @@ Job JobForThreads(lua_State* L, const JobObject& self) {
   return job;
 }
 
-/// What a trace may replace.
+/// True if a trace may overwrite this file: it is empty or is a trace itself.
 bool IsTrace(const std::string& path) {
   constexpr std::string_view kBegins = "{\"displayTimeUnit\":";
   std::string begin(kBegins.size(), '\0');
@@ -129,7 +129,7 @@ Value StepValue(const StepResult& step) {
   return value;
 }
 
-/// {loss=, samples=, accuracy=, parts=, NAME=...}: metrics by their names.
+/// The evaluation as {loss=, samples=, accuracy=, parts=, NAME=...}, where NAME is a metric.
 Value EvalValue(const EvalResult& result) {
   Value value = result.metrics;
   value.Set("loss", result.loss).Set("samples", result.samples);
@@ -138,7 +138,7 @@ Value EvalValue(const EvalResult& result) {
   return value;
 }
 
-/// Throws where the step was not taken; a warning where it was in spite of what is not finite.
+/// Throws if the step was skipped; logs a warning if it was taken with values that are not finite.
 void Tell(const StepResult& step) {
   step.CheckTaken();
   if (!step.nonfinite || step.nonfinite->report.empty()) return;
@@ -149,13 +149,13 @@ void Tell(const StartReport& start) {
   for (const std::string& note : start.notes) STRATA_LOG(kWarning) << note;
 }
 
-/// One that failed ends nothing.
+/// Logs a warning for a save that failed; the training goes on.
 void Tell(const SaveReport& report) {
   if (report.error.empty()) return;
   STRATA_LOG(kWarning) << "step " << report.step << " was not saved: " << report.error;
 }
 
-/// The list that job:train{...} gives.
+/// Collects the list that job:train{...} returns.
 class StepList : public TrainObserver {
  public:
   void OnStart(int64_t, const StartReport& start) override { Tell(start); }
@@ -179,13 +179,13 @@ class StepList : public TrainObserver {
   bool has_noted_ = false;
 };
 
-// Methods of what job:start{...} gives.
+// ---- Methods of the result of job:start{...}
 
 void CheckOpen(const EngineObject& self) {
   if (!self.engine) throw ConfigError("this engine was closed");
 }
 
-/// Of all replicas.
+/// The number of micro-batches of a step, of all replicas together.
 int64_t MicroBatchesOf(const Plan& plan) {
   return plan.batch.micro_batches * plan.topology.Size(kDataAxis);
 }
@@ -195,14 +195,14 @@ Plan PlanCut(State& state, const EngineObject& self, const std::vector<int>& cut
   return RecutPlan(self.job, self.plan, cuts, nullptr, &state.script());
 }
 
-/// Waits for the save that is being written, which nothing follows.
+/// Waits for the save that is being written; throws WorldError if it failed.
 void FinishSave(EngineObject& self) {
   const std::optional<SaveReport> report = self.engine->WaitForSave();
   if (!report || report->error.empty()) return;
   throw WorldError(Str("the save of step ", report->step, " failed: ", report->error));
 }
 
-/// e:train_batch([iterator]): one step; its mean loss.
+/// e:train_batch([iterator]) runs one step and returns its mean loss.
 double TrainBatch(lua_State* L, EngineObject& self) {
   CheckOpen(self);
   std::shared_ptr<MicroBatches> batch;
@@ -225,7 +225,7 @@ double TrainBatch(lua_State* L, EngineObject& self) {
   return result.loss;
 }
 
-/// Bits that may change when layers move.
+/// Warns of layers whose results may change when they move to another rank.
 void WarnOfMoving(const Job& job) {
   const auto is_own = [](const LayerSpec& layer) {
     return layer.scripted && layer.type != "function";
@@ -236,13 +236,13 @@ void WarnOfMoving(const Job& job) {
   }
 }
 
-/// e:recut{0, 8, 22}: which layers have gone where.
+/// e:recut{0, 8, 22} moves layers to these cuts and returns a text that lists the moves.
 std::string Recut(lua_State* L, EngineObject& self) {
   CheckOpen(self);
   const Value given = ToValue(L, 2, "cuts such as {0, 8, 22}");
   if (!given.is_list()) throw ConfigError(Str("recut expects cuts, got ", given.Describe()));
   const std::vector<int> bounds = CutNames(self.job.layers).Positions(given, "recut");
-  Plan next = PlanCut(State::Of(L), self, bounds);  // refuses what the ranks would
+  Plan next = PlanCut(State::Of(L), self, bounds);  // refuses cuts that the ranks would refuse
   WarnOfMoving(self.job);
   RecutReport report;
   RunEngine(State::Of(L), *self.engine, [&] { report = self.engine->Recut(bounds); });
@@ -250,7 +250,7 @@ std::string Recut(lua_State* L, EngineObject& self) {
   return report.moves;
 }
 
-/// e:predict(x): the last layer's outputs, as many rows.
+/// e:predict(x) returns the outputs of the last layer, one row for each row of x.
 Pushed PredictRows(lua_State* L, EngineObject& self) {
   CheckOpen(self);
   const EngineApi& api = LoadEngine();
@@ -263,7 +263,7 @@ Pushed PredictRows(lua_State* L, EngineObject& self) {
   return {1};
 }
 
-/// The texts among the arguments, or within a list of them.
+/// The prompts given as arguments, or as a list.
 std::vector<std::string> PromptsOf(const Value::List& arguments) {
   std::vector<std::string> prompts;
   for (const Value& argument : arguments) {
@@ -277,8 +277,8 @@ std::vector<std::string> PromptsOf(const Value::List& arguments) {
   return prompts;
 }
 
-/// e:generate("Once upon" [, {tokens=20}]): shows the text as it comes; or, with stream=false,
-/// gives it: one prompt's text, or a list of those of several.
+/// e:generate("Once upon" [, {tokens=20}]) prints the text as it is generated. With stream=false it
+/// returns the text instead, or a list of texts for several prompts.
 Pushed Generate(lua_State* L, EngineObject& self) {
   static const FieldTable kFields = [] {
     FieldTable fields = TextFields();
@@ -317,7 +317,7 @@ Pushed Generate(lua_State* L, EngineObject& self) {
   return {0};
 }
 
-/// e:eval_batch(iterator [, {outputs=true}]): the mean loss, and the outputs when asked for.
+/// e:eval_batch(iterator [, {outputs=true}]) returns the mean loss, and the outputs if requested.
 Pushed EvalBatch(lua_State* L, EngineObject& self) {
   static const FieldTable kFields = {
       Field::Bool("outputs", "give the last stage's outputs too").Default(false)};
@@ -336,7 +336,8 @@ Pushed EvalBatch(lua_State* L, EngineObject& self) {
   return {2};
 }
 
-/// e:evaluate(): the job's test data, every sample once; {loss=, samples=, accuracy=, ...}.
+/// e:evaluate() runs the job's test data, each sample once, and returns {loss=, samples=,
+/// accuracy=, ...}.
 Value Evaluate(lua_State* L, EngineObject& self) {
   CheckOpen(self);
   EvalResult result;
@@ -347,7 +348,7 @@ Value Evaluate(lua_State* L, EngineObject& self) {
   return EvalValue(result);
 }
 
-/// A tensor of the model by its name, as `strata inspect` shows it.
+/// Pushes a copy of a tensor of the model, by its name as `strata inspect` shows it.
 Pushed PushTensor(lua_State* L, EngineObject& self, const std::string& name, Engine::Kind kind) {
   CheckOpen(self);
   const EngineApi& api = LoadEngine();
@@ -365,17 +366,17 @@ Pushed PushTensor(lua_State* L, EngineObject& self, const std::string& name, Eng
                              : Str("no parameter \"", name, "\"", DidYouMean(name, names)));
 }
 
-/// e:parameter(name): a copy.
+/// e:parameter(name) returns a copy of the parameter.
 Pushed ReadParameter(lua_State* L, EngineObject& self, const std::string& name) {
   return PushTensor(L, self, name, Engine::Kind::kParameter);
 }
 
-/// e:gradient(name): a copy of the last step's, as the optimizer used it.
+/// e:gradient(name) returns a copy of the last step's gradient, as the optimizer used it.
 Pushed ReadGradient(lua_State* L, EngineObject& self, const std::string& name) {
   return PushTensor(L, self, name, Engine::Kind::kGradient);
 }
 
-/// e:save(): the save's path, once it is complete.
+/// e:save() returns the path of the save once it is complete.
 std::string SaveEngine(lua_State* L, EngineObject& self) {
   CheckOpen(self);
   if (self.job.save.dir.empty()) {
@@ -386,7 +387,7 @@ std::string SaveEngine(lua_State* L, EngineObject& self) {
   return report.path;
 }
 
-/// e:close(): throws where the last save failed; closed it is in any case.
+/// e:close() closes the engine in any case, and throws if the last save failed.
 void CloseEngine(lua_State* L, EngineObject& self) {
   if (!self.engine) return;
   State& state = State::Of(L);
@@ -408,13 +409,13 @@ std::string ShowEngine(const EngineObject& self) {
 
 PlanObject EnginePlan(const EngineObject& self) { return {self.job, self.plan}; }
 
-/// What the job asks for and `method` has nobody to show to. It may be meant for `strata train`.
+/// Warns of keys of the job that `method` ignores. They may be meant for `strata train`.
 void TellUnused(const Job& job, const char* method) {
   if (!job.log.empty()) STRATA_LOG(kWarning) << method << " writes no log: `strata train` does";
   if (job.comm_log) STRATA_LOG(kWarning) << method << " shows no comm_log: `strata train` does";
 }
 
-/// What an engine that is driven step by step cannot do.
+/// Throws or warns for keys that do not work with an engine driven step by step.
 void CheckDriven(const Job& job) {
   TellUnused(job, "job:start{...}");
   if (!job.trace.empty()) {
@@ -435,7 +436,7 @@ void CheckDriven(const Job& job) {
 }  // namespace
 
 EngineObject::~EngineObject() {
-  // Other processes need not come to the end of their scripts.
+  // Ranks in other processes may never get here, so nothing that waits for them is called.
   if (!engine || has_failed || plan.transport != "threads") return;
   try {
     FinishSave(*this);
@@ -478,9 +479,9 @@ const ObjectType& TypeOf<EngineObject>::Get() {
   return type;
 }
 
-/// job:train{...}: all steps that were not done before; a list with an entry for each. That of a
-/// step behind which data.test is evaluated has the result as `test`, texts that were written then
-/// as `texts`.
+/// job:train{...} runs all remaining steps and returns a list with an entry for each. If data.test
+/// was evaluated after a step, its entry has the result as `test`, and texts generated then as
+/// `texts`.
 Value JobTrain(lua_State* L, const JobObject& self) {
   State& state = State::Of(L);
   Job job = JobForThreads(L, self);
@@ -502,7 +503,7 @@ Value JobTrain(lua_State* L, const JobObject& self) {
   return steps.Take();
 }
 
-/// job:start{...}: an engine to be driven step by step.
+/// job:start{...} returns an engine to be driven step by step.
 std::shared_ptr<EngineObject> JobStart(lua_State* L, const JobObject& self) {
   Job job = JobForThreads(L, self);
   CheckDriven(job);

@@ -1,5 +1,5 @@
-// Makes the catalog: field tables as values, and a walk over the library by the types that its
-// functions give.
+// Makes the catalog: field tables become values, and a walk over the library collects its functions
+// and the types of their results.
 #include "lua/prompt/catalog.h"
 
 #include <algorithm>
@@ -122,12 +122,12 @@ Value Metrics() {
   return metrics;
 }
 
-/// Walks over the library's tables, and over the types that its functions give.
+/// Walks over the library's tables, and over the types that its functions return.
 class Walk {
  public:
   explicit Walk(lua_State* L) : L_(L) {}
 
-  /// The functions of the table at the top of the stack, and of its tables.
+  /// Adds the functions of the table at the top of the stack, and of the tables in it.
   void Library(const std::string& name) {
     const int table = lua_gettop(L_);
     luaL_checkstack(L_, 20, "the library is too deep");
@@ -139,12 +139,13 @@ class Walk {
     }
   }
 
-  /// The type at the top of the stack, which it takes away, and those that its members give.
+  /// Pops the type at the top of the stack, adds it and the types that its members return, and
+  /// returns its name.
   std::string Type() {
     const int type = lua_gettop(L_);
     std::string name = ObjectTypeName(L_, type);
     if (!types_.contains(name)) {
-      types_[name] = {};  // it may give itself
+      types_[name] = {};  // a member may return this type
       types_[name] = Value::MakeMap({{"name", name},
                                      {"help", ObjectHelp(L_, type)},
                                      {"methods", Members(type, name, ":", PushTypeMethod)},
@@ -158,7 +159,7 @@ class Walk {
   Value types() const { return Values(types_); }
 
  private:
-  /// The function at the top of the stack.
+  /// The entry for the function at the top of the stack.
   Value Function(const std::string& name, const std::string& help) {
     const FieldTable* fields = NotedFields(L_, -1);
     const bool gives = PushResult(L_, -1);

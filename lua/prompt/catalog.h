@@ -1,5 +1,5 @@
-// The catalog: all that the library holds, as one plain value. Reference pages, editors'
-// annotations and completion in shells come from it.
+// The catalog: the content of the library as one plain value. Reference pages, editors' annotations
+// and the completion in shells are made from it.
 #pragma once
 
 #include "engine/base/fields/fields.h"
@@ -8,11 +8,13 @@
 
 namespace strata::lua {
 
-/// [{name, kind, takes, default, required, help, choices}, ...] of what a user may write. `default`
-/// is as Lua writes it, "none" where there is none; `choices` are the strings that the field takes.
+/// [{name, kind, takes, default, required, help, choices}, ...] for the fields that a user may
+/// write. `default` is in Lua's syntax, or "none"; `choices` are the strings that the field
+/// accepts.
 Value FieldsValue(const FieldTable& fields);
 
-/// The catalog of the state's library, without tensors' own methods and operators (those of ATen):
+/// The catalog of the state's library, without the methods and operators of tensors, which are
+/// ATen's:
 ///   keys       [{name, ..., tables = [{name, fields}]}]: the job's, with the tables they take
 ///   layers     [{name, call, help, shapes, loss, fields}]: "nn.Conv2d", losses last
 ///   sources, steps   [{name, help, fields}]: "strata.data.csv", "d:take"

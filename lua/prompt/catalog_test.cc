@@ -1,4 +1,4 @@
-// The catalog: that it has all that the library has.
+// The catalog contains everything that the library contains.
 #include "lua/prompt/catalog.h"
 
 #include <set>

@@ -1,5 +1,6 @@
-// Completion at the prompt: names, members, the options of whatever is being called, and what
-// stands inside strings.
+// Completion at the prompt: names, members, options of the function being called, and strings. The
+// text before the cursor is parsed (expression.h) for its open brackets and its last chain of
+// names; the chain is then followed from value to value (follow.h) without running user code.
 
 #include <algorithm>
 #include <filesystem>
@@ -37,7 +38,7 @@ Names WithPrefix(Names names, std::string_view prefix) {
   return names;
 }
 
-// Members of values.
+// ---- Members of values
 
 Names KeysOf(lua_State* L, int index, bool functions_only) {
   Names names;
@@ -48,7 +49,7 @@ Names KeysOf(lua_State* L, int index, bool functions_only) {
   return names;
 }
 
-/// What may follow the value at `index` behind a dot, or behind a colon.
+/// The names that may follow the value at `index` after a dot or, if `methods`, after a colon.
 Names MembersOf(lua_State* L, int index, bool methods) {
   if (lua_type(L, index) == LUA_TSTRING) {
     lua_getglobal(L, "string");
@@ -64,7 +65,7 @@ Names MembersOf(lua_State* L, int index, bool methods) {
   return names;
 }
 
-/// Pushes the value of the chain's steps; false where they lead nowhere.
+/// Pushes the value of the chain's steps; false if a step does not exist.
 bool PushSteps(lua_State* L, const Names& steps) {
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   return std::all_of(steps.begin(), steps.end(),
@@ -78,9 +79,9 @@ Names NameCandidates(lua_State* L, const Chain& chain) {
   return WithPrefix(std::move(names), chain.word);
 }
 
-// Options of calls. A table of fields is known for what is called, and for the keys in it.
+// ---- Options of calls. The fields of a table are known from the called function and from keys.
 
-/// Pushes what is called before the bracket that opens[k] is; false where only running could tell.
+/// Pushes the function called with the bracket opens[k]; false if it is only known at run time.
 bool PushCallee(lua_State* L, std::string_view text, const std::vector<Open>& opens, size_t k) {
   const Open* open = &opens[k];
   const auto before = [&] {
@@ -88,7 +89,7 @@ bool PushCallee(lua_State* L, std::string_view text, const std::vector<Open>& op
     while (!part.empty() && (part.back() == ' ' || part.back() == '\n')) part.remove_suffix(1);
     return part;
   };
-  // f({ and f(x, {
+  // These are the cases f({ and f(x, {
   const bool is_argument =
       k > 0 && opens[k - 1].kind == '(' && (before().ends_with('(') || before().ends_with(','));
   if (is_argument) open = &opens[k - 1];
@@ -97,7 +98,7 @@ bool PushCallee(lua_State* L, std::string_view text, const std::vector<Open>& op
   return FollowStep(L, chain.word);
 }
 
-/// The fields that may stand in the table opens[k]; none where nothing is known of it.
+/// The fields that may be in the table opens[k]; empty if they are not known.
 FieldTable FieldsOf(lua_State* L, std::string_view text, const std::vector<Open>& opens, size_t k) {
   const Open& open = opens[k];
   FieldTable fields;
@@ -124,7 +125,7 @@ FieldTable FieldsOf(lua_State* L, std::string_view text, const std::vector<Open>
   return fields;
 }
 
-/// "kernel_size=": names of options that are not there yet, where one may begin.
+/// "kernel_size=": the names of options not yet given, if an option may begin here.
 Names OptionCandidates(lua_State* L, std::string_view text, const std::vector<Open>& opens,
                        const std::string& word) {
   if (opens.empty() || opens.back().kind != '{' || !opens.back().element_key.empty()) return {};
@@ -139,9 +140,9 @@ Names OptionCandidates(lua_State* L, std::string_view text, const std::vector<Op
   return WithPrefix(std::move(names), word);
 }
 
-// Strings.
+// ---- Strings
 
-/// What the string opens.back() may say; nothing where only a file's name is likely.
+/// The choices for the string opens.back(); empty if it is more likely a file name.
 Names StringChoices(lua_State* L, std::string_view text, const std::vector<Open>& opens) {
   const size_t k = opens.size() - 1;
   if (k == 0 || opens[k - 1].kind == '[') return {};
@@ -171,8 +172,8 @@ Names StringChoices(lua_State* L, std::string_view text, const std::vector<Open>
   return {};
 }
 
-/// Files and folders whose path begins as `typed` does; folders end in '/'. What is behind the last
-/// '/' is what is completed.
+/// The names of files and folders for completing the part of `typed` after its last '/'; folders
+/// end in '/'.
 Names Files(std::string_view typed) {
   namespace fs = std::filesystem;
   const size_t slash = typed.rfind('/');

@@ -1,5 +1,5 @@
-// Completion at the prompt: what it offers for every kind of value, where the word begins, and that
-// it runs nothing.
+// Completion at the prompt: the candidates for every kind of value, the start of the word, and that
+// no user code is run.
 
 #include "lua/testing.h"
 

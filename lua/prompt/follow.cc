@@ -14,7 +14,7 @@
 namespace strata::lua {
 namespace {
 
-/// FollowStep() for the type at the top.
+/// FollowStep() if the value at the top of the stack is a type.
 bool FollowTypeStep(lua_State* L, const std::string& step) {
   if (PushTypeMethod(L, -1, step) || PushTypeLookup(L, -1, step)) {
     lua_remove(L, -2);
@@ -30,7 +30,7 @@ bool FollowTypeStep(lua_State* L, const std::string& step) {
   return true;
 }
 
-/// FollowStep() for a call of the function at the top.
+/// FollowStep() for a call of the function at the top of the stack.
 bool FollowCall(lua_State* L) {
   if (ObjectAt<LayerConstructor>(L, -1)) {
     GivenType<LayerSpec>(L);
@@ -66,7 +66,7 @@ bool FollowStep(lua_State* L, const std::string& step) {
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
       if (index || !IsOperators(L, lua_gettop(L))) return false;
-      lua_getfield(L, -1, step.c_str());  // makes it, or throws where there is none
+      lua_getfield(L, -1, step.c_str());  // makes the operator, or throws if there is none
     }
   } else {
     const std::vector<std::string> members = ObjectMembers(L, -1);

@@ -1,4 +1,4 @@
-// What help() prints.
+// The text that help() prints.
 #include "lua/prompt/help.h"
 
 #include <algorithm>
@@ -42,8 +42,8 @@ std::string WithoutEnd(std::string text) {
   return text;
 }
 
-/// The engine's answer for the function or name at `index`; "" where there is none, or no engine
-/// yet.
+/// The engine's help for the function or name at `index`; "" if there is none, or the engine is not
+/// loaded.
 std::string OperatorHelp(lua_State* L, int index) {
   if (!PushAnswer(L, kOperatorHelp, index)) return "";
   std::string text(TextAt(L, -1));
@@ -51,9 +51,9 @@ std::string OperatorHelp(lua_State* L, int index) {
   return text;
 }
 
-// Functions of scripts.
+// ---- Functions of scripts
 
-/// The comment right above a line of a script, without its dashes; "" where there is none.
+/// The comment directly above a line of a script, without its dashes; "" if there is none.
 std::string CommentAbove(const std::string& source, int line) {
   const std::vector<std::string> lines = Split(source, '\n');
   std::string comment;
@@ -84,7 +84,7 @@ std::string FunctionHelp(lua_State* L, int index) {
   return help.empty() ? "a built-in function" : help;
 }
 
-// Layers.
+// ---- Layers
 
 std::string LayerTypeHelp(const LayerConstructor& constructor) {
   return constructor.type
@@ -100,7 +100,7 @@ std::string LayerInstanceHelp(const LayerSpec& layer) {
   return type ? Str(text, "\n", WithoutEnd(LayerHelp(*type))) : text;
 }
 
-// Lists of members.
+// ---- Lists of members
 
 /// One line for the value at the top of the stack, a member called `name`.
 std::string MemberLine(lua_State* L, const std::string& name) {
@@ -145,9 +145,10 @@ std::string ObjectText(lua_State* L, int index) {
   return text;
 }
 
-// Names.
+// ---- Names
 
-/// Pushes the value of a dotted name: of a global, else of the library. False where there is none.
+/// Pushes the value of a dotted name, which begins with a global or a field of the library. False
+/// if there is none.
 bool PushNamed(lua_State* L, const std::string& name) {
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
   const int library = lua_gettop(L);
@@ -166,7 +167,7 @@ bool IsOneOf(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// Of a choice of this key ("adamw", "1f1b"); "" where it is none.
+/// The help of a choice of this key ("adamw", "1f1b"); "" if the name is not one.
 std::string ChoiceHelp(const Field& key, const std::string& name) {
   for (const OptionTable& table : TablesOf(key)) {
     if (table.name != name) continue;
@@ -177,9 +178,9 @@ std::string ChoiceHelp(const Field& key, const std::string& name) {
   return Str("job.", key.name, " = \"", name, "\"\n", KeyHelp(key));
 }
 
-/// Of a member of this key ("pipe", "lr"), once for the types that say the same of it.
+/// The help of a member of this key ("pipe", "lr"). Types with the same help share an entry.
 std::vector<std::string> MemberHelps(const Field& key, const std::string& name) {
-  std::vector<std::pair<Field, std::vector<std::string>>> found;  // and the types' names
+  std::vector<std::pair<Field, std::vector<std::string>>> found;  // each with the types' names
   for (const OptionTable& table : TablesOf(key)) {
     const Field* const member = FindField(table.fields, name);
     if (!member || !member->refused.empty()) continue;
@@ -200,7 +201,8 @@ std::vector<std::string> MemberHelps(const Field& key, const std::string& name) 
   return helps;
 }
 
-/// Of what has this name among all keys' choices and members; "" where nothing has it.
+/// The help of everything with this name among the choices and members of all keys; "" if there is
+/// nothing.
 std::string OptionHelp(const std::string& name) {
   std::vector<std::string> helps;
   for (const Field& key : JobFields()) {
@@ -212,7 +214,7 @@ std::string OptionHelp(const std::string& name) {
 
 constexpr std::string_view kJob = "job.";
 
-/// Of "job.save" and "job.save.every", as help's own texts begin; "" of others.
+/// The help of "job.save" and "job.save.every", the forms that help texts use; "" for others.
 std::string JobKeyHelp(std::string_view name) {
   if (!name.starts_with(kJob)) return "";
   name.remove_prefix(kJob.size());
@@ -223,7 +225,7 @@ std::string JobKeyHelp(std::string_view name) {
   return Join(MemberHelps(*key, std::string(name.substr(dot + 1))), "\n\n");
 }
 
-/// What somebody may mean by a name; "" where nobody knows it.
+/// The help of a name: a key, a layer, a field of the library, or an option; "" if it is unknown.
 std::string TopicHelp(lua_State* L, const std::string& name) {
   if (std::string help = JobKeyHelp(name); !help.empty()) return help;
   if (const Field* key = FindField(JobFields(), name)) return KeyHelp(*key);
@@ -302,7 +304,7 @@ std::string HelpOnExpression(lua_State* L, const std::string& expression) {
       return HelpOn(L, -1);
     }
   }
-  std::string value = text;  // x:method has one too, but no syntax of Lua for it
+  std::string value = text;  // x:method is also a value, but Lua has no syntax for it
   if (chain.is_method) value[text.size() - chain.word.size() - 1] = '.';
   try {
     LoadText(L, "return " + value, "=help");

@@ -1,9 +1,9 @@
-// help(x): what the prompt and scripts are told of a value. Internal to lua/.
+// help(x): the text about a value, for the prompt and for scripts. Internal to lua/.
 //
-// Texts stand where the things are made: functions, methods and properties have theirs beside their
-// names (NamedFunction::help), types of objects (ObjectType::help), layers and keys of a job in
-// their field tables, which are those of the checks. A text begins with a line "CALL: WHAT IT IS";
-// lists of members show that line alone.
+// The texts are written where the things are defined: for functions, methods and properties in
+// NamedFunction::help, for types in ObjectType::help, for layers and keys of a job in the field
+// tables that also check them. A text begins with a line "CALL: WHAT IT IS"; lists of members show
+// only that line.
 #pragma once
 
 #include <lua.hpp>
@@ -13,16 +13,17 @@
 
 namespace strata::lua {
 
-/// What help() prints of the value at `index`, without a newline at the end. A string is the name
-/// of a key of a job, of a layer, or of anything in the library. Throws ConfigError for a name that
-/// nothing has, with the nearest.
+/// The text that help() prints for the value at `index`, without a newline at the end. A string is
+/// a name: of a key of a job, of a layer, or of anything in the library. Throws ConfigError for an
+/// unknown name, with the nearest one.
 std::string HelpOn(lua_State* L, int index);
 
-/// What `EXPRESSION?` prints at the prompt: of `job.schedule` the key, of `plan.bounds` the field;
-/// of others their value's help, for which it runs the expression. "" gives the overview.
+/// The text that `EXPRESSION?` prints at the prompt. For `job.schedule` it is the help of the key,
+/// for `plan.bounds` of the field; otherwise the expression is run and its value's help is printed.
+/// "" gives the overview.
 std::string HelpOnExpression(lua_State* L, const std::string& expression);
 
-/// Names that help("...") knows, for completion.
+/// The names that help("...") knows, for completion.
 std::vector<std::string> HelpTopics();
 
 /// Adds strata.help to the table at the top of the stack.

@@ -1,4 +1,4 @@
-// help(): that everything a user meets has one, and what it says.
+// help(): that everything a user meets has a help text, and what it says.
 
 #include "engine/base/text.h"
 #include "lua/testing.h"
@@ -20,7 +20,7 @@ class Help : public StateTest {
     Show("plan = job:plan{} t = strata.topology{pipe = 2} g = t:grid(0) p = plan.program");
     Show("layer = nn.Linear{2, 3}");
   }
-  /// What `line` + "?" shows for every name that may follow `line`.
+  /// Checks that `line` + NAME + "?" shows help, for every NAME that may follow `line`.
   void EachHasHelp(const std::string& line, size_t least) {
     const std::vector<std::string> names = state().Complete(line).candidates;
     EXPECT_GE(names.size(), least) << line;

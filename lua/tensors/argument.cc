@@ -1,4 +1,4 @@
-// Conversion between Lua's values and those of LibTorch's operators.
+// Conversion between Lua values and the arguments and results of LibTorch's operators.
 #include "lua/tensors/argument.h"
 
 #include <ATen/core/jit_type.h>
@@ -25,7 +25,7 @@ Maybe ToTyped(lua_State* L, int index, const c10::TypePtr& type, const c10::Argu
 bool IsNumber(lua_State* L, int index) { return lua_type(L, index) == LUA_TNUMBER; }
 bool IsString(lua_State* L, int index) { return lua_type(L, index) == LUA_TSTRING; }
 
-/// torch.nn.functional's words for reductions, which operators know as numbers.
+/// The number that operators take for a reduction, from its word in torch.nn.functional.
 Maybe ReductionNumber(std::string_view word) {
   if (word == "none") return IValue(int64_t{0});
   if (word == "mean") return IValue(int64_t{1});
@@ -43,7 +43,7 @@ Maybe ToInt(lua_State* L, int index, const c10::Argument& argument) {
   return IValue(number.as_int());
 }
 
-/// A whole number is an integer: F.arange(4):add(3) stays int64.
+/// Converts a whole number to an integer, so that F.arange(4):add(3) stays int64.
 Maybe ToScalar(lua_State* L, int index) {
   if (lua_isboolean(L, index)) return IValue(lua_toboolean(L, index) != 0);
   if (!IsNumber(L, index)) return std::nullopt;
@@ -51,8 +51,8 @@ Maybe ToScalar(lua_State* L, int index) {
   return number.kind() == Value::Kind::kInt ? IValue(number.as_int()) : IValue(number.as_double());
 }
 
-/// dtypes, layouts and memory formats look like integers to the dispatcher; only the real type
-/// tells them apart.
+/// Converts the name of a dtype, layout or memory format. For the dispatcher these are integers;
+/// only the real type of the argument tells them apart.
 Maybe ToEnum(lua_State* L, int index, TypeKind kind) {
   if (!IsString(L, index)) return std::nullopt;
   const std::string word(TextAt(L, index));
@@ -83,12 +83,12 @@ Maybe ToDevice(lua_State* L, int index) {
   }
 }
 
-/// The elements of the table at `index`, each of `type`; nothing when one is not.
+/// The elements of the table at `index`, each converted to `type`; nothing if one cannot be.
 std::optional<std::vector<IValue>> Elements(lua_State* L, int index, const c10::TypePtr& type,
                                             const c10::Argument& argument) {
   if (!IsPlainTable(L, index)) return std::nullopt;
   std::vector<IValue> elements;
-  // Holes are for lists that take nil: elsewhere one is no element.
+  // A nil among the elements is only accepted by lists whose elements are optional.
   const TableShape shape = ShapeOf(L, index);
   if (!shape.names.empty()) return std::nullopt;
   for (int i = 1; i <= shape.positions; ++i) {
@@ -102,14 +102,15 @@ std::optional<std::vector<IValue>> Elements(lua_State* L, int index, const c10::
 }
 
 IValue MakeList(const std::vector<IValue>& elements, const c10::TypePtr& type) {
-  // What takes symbolic integers takes integers.
+  // A list of symbolic integers also takes plain integers.
   const bool is_symbolic = type->kind() == TypeKind::SymIntType;
   c10::impl::GenericList list(is_symbolic ? c10::TypePtr(c10::IntType::get()) : type);
   for (const IValue& element : elements) list.push_back(element);
   return list;
 }
 
-/// A list, or one value for all of a list whose length the schema tells (int[2] stride).
+/// Converts a list. If the schema states its length (int[2] stride), one value may stand for all
+/// elements.
 Maybe ToList(lua_State* L, int index, const c10::TypePtr& element_type,
              const c10::Argument& argument) {
   if (const auto elements = Elements(L, index, element_type, argument)) {
@@ -153,7 +154,7 @@ Maybe ToTyped(lua_State* L, int index, const c10::TypePtr& type, const c10::Argu
       return ToDevice(L, index);
     case TypeKind::AnyType:
       if (lua_isnoneornil(L, index)) return std::nullopt;
-      return IValue(true);  // whoever takes anything looks at Lua's value itself
+      return IValue(true);  // functions with Any read the Lua value itself
     default:
       return std::nullopt;
   }
@@ -208,7 +209,7 @@ std::string DefaultText(const IValue& value) {
   return Str(value);
 }
 
-/// "int[2]?"
+/// The argument's type in PyTorch's form, "int[2]?".
 std::string TypeText(const c10::Argument& argument) {
   std::string type = argument.real_type()->str();
   for (size_t at; (at = type.find("SymInt")) != type.npos;) type.replace(at, 6, "int");

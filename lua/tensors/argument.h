@@ -11,20 +11,23 @@
 
 namespace strata::lua {
 
-/// The value at `index` as the operator takes it, or none when the argument has another type. Lua's
-/// types stay apart: a boolean is no number. A string is a dtype when there is one of that name.
+/// Converts the value at `index` to the type that the operator's argument has; nothing if it has
+/// another type. Lua's types are kept apart: a boolean is not a number. A string that names a dtype
+/// is a dtype.
 std::optional<c10::IValue> ToArgument(lua_State* L, int index, const c10::Argument& argument);
 
-/// Whether several values in a row may stand for this argument: a list of integers or tensors.
+/// True if several values in a row may stand for this argument: a list of integers or tensors.
 bool IsCollectable(const c10::Argument& argument);
-/// The values at stack indices first..last as such a list, or none when one of them does not fit.
+/// Converts the values at stack indices first..last to such a list; nothing if one of them does not
+/// fit.
 std::optional<c10::IValue> Collect(lua_State* L, int first, int last,
                                    const c10::Argument& argument);
 
-/// The argument as PyTorch's signatures show it: "int[2] kernel_size".
+/// The argument in the form of PyTorch's signatures: "int[2] kernel_size".
 std::string ArgumentText(const c10::Argument& argument);
 
-/// Pushes an operator's result and returns the number of pushed values. A tuple is several values.
+/// Pushes an operator's result and returns the number of pushed values. A tuple is pushed as
+/// several values.
 int PushResult(lua_State* L, const c10::IValue& value);
 
 }  // namespace strata::lua

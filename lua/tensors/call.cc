@@ -1,4 +1,7 @@
-// Calling operators: which overload takes the arguments.
+// Calls of LibTorch's operators. Lua's arguments are fitted to each overload of the operator in
+// turn: by position, then by name, then by default; with `collect`, trailing values may form a
+// list. Of the overloads that fit, the one with the fewest unused arguments is called. The cost is
+// one pass over the arguments for each overload.
 #include "lua/tensors/call.h"
 
 #include <ATen/ExpandUtils.h>
@@ -23,12 +26,12 @@ namespace {
 
 using c10::IValue;
 
-/// What came of fitting arguments to one overload.
+/// The result of fitting arguments to one overload.
 struct Fit {
   torch::jit::Stack stack;
-  std::vector<int> indices;  ///< where on Lua's stack each came from; 0 = its default, or several
-  size_t unused = 0;         ///< arguments left to their defaults
-  std::string trouble;       ///< why it does not fit; "" when it does
+  std::vector<int> indices;  ///< Lua stack index of each; 0 = a default or a collected list
+  size_t unused = 0;         ///< number of arguments left to their defaults
+  std::string trouble;       ///< the reason why it does not fit; "" if it does
 
   void Add(IValue value, int index) {
     stack.push_back(std::move(value));
@@ -37,7 +40,7 @@ struct Fit {
 };
 
 bool NameMatches(std::string_view ours, std::string_view schema) {
-  // torch.nn.functional says input, the operators say self.
+  // torch.nn.functional names the argument input, the operators name it self.
   return ours == schema || (ours == "input" && schema == "self");
 }
 
@@ -66,8 +69,8 @@ std::string CheckNames(const std::vector<c10::Argument>& schema, const CallArgum
   return "";
 }
 
-/// Fits positions and names to one overload. With `collect` all positions from the first list of
-/// integers, or of tensors, on stand for that list.
+/// Fits positions and names to one overload. With `collect`, all positions from the first list
+/// argument of integers or tensors on form that list.
 Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments& arguments,
            bool collect) {
   Fit fit;
@@ -92,7 +95,7 @@ Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments&
     if (by_position || named) {
       const int index = by_position ? arguments.positional[used++] : named->index;
       auto value = ToArgument(L, index, argument);
-      // A nil in the middle leaves an argument to its default.
+      // A nil among the positions leaves its argument at the default.
       const bool left_out = !value && lua_isnil(L, index) && argument.default_value();
       if (left_out) value = *argument.default_value();
       if (!value) {
@@ -104,7 +107,8 @@ Fit TryFit(lua_State* L, const c10::FunctionSchema& schema, const CallArguments&
       fit.Add(std::move(*value), left_out ? 0 : index);
       continue;
     }
-    // No name can be given nil: what is not named is nil where that will do.
+    // In a table of names nil cannot be given. So with names, an optional argument that is not
+    // named is nil.
     const bool is_optional = argument.real_type()->kind() == c10::TypeKind::OptionalType;
     const bool is_nil = is_optional && !arguments.named.empty();
     if (!argument.default_value() && !is_nil) {
@@ -185,7 +189,8 @@ Choice Choose(lua_State* L, const Operator& op, const CallArguments& arguments,
 
 thread_local c10::Device factory_device = c10::kCPU;
 
-/// The device of what is made of no tensor, where the script names none.
+/// Sets the device of an operator that creates a tensor without taking one, unless the script names
+/// a device.
 void SetFactoryDevice(Choice& choice) {
   if (factory_device.is_cpu()) return;
   const auto is_tensor = [](const IValue& value) {
@@ -196,7 +201,7 @@ void SetFactoryDevice(Choice& choice) {
   if (place && choice.stack[*place].isNone()) choice.stack[*place] = factory_device;
 }
 
-/// What autocast computes in half precision.
+/// True for the products that autocast computes in half precision.
 bool IsProduct(std::string_view name) {
   constexpr auto kProducts = std::to_array<std::string_view>({"addbmm",
                                                               "addmm",
@@ -223,7 +228,7 @@ bool IsProduct(std::string_view name) {
   return std::ranges::binary_search(kProducts, name);
 }
 
-/// How many of an operator's first arguments it compares element by element; 0 for all but losses.
+/// The number of leading arguments that a loss compares element by element; 0 for other operators.
 size_t ComparedArguments(std::string_view name) {
   constexpr auto kLosses =
       std::to_array<std::pair<std::string_view, size_t>>({{"binary_cross_entropy", 2},
@@ -256,8 +261,7 @@ void RefuseAllPairs(const Operator& op, const Choice& choice, std::string_view s
 
 std::string ShapeText(at::IntArrayRef shape) { return Str("{", Join(shape, ", "), "}"); }
 
-/// Calls `visit` with each tensor, also those of lists, and puts what it gives in the tensor's
-/// place.
+/// Replaces each tensor in the stack, including those in lists, by the result of `visit`.
 template <typename Visit>
 void ForEachTensor(torch::jit::Stack& stack, const Visit& visit) {
   for (IValue& value : stack) {
@@ -269,7 +273,7 @@ void ForEachTensor(torch::jit::Stack& stack, const Visit& visit) {
   }
 }
 
-/// A product of float32 and half precision is computed in the latter, as autocast would.
+/// Converts the factors of a product of float32 and half precision to the latter, as autocast does.
 void ConvertFactors(const Operator& op, torch::jit::Stack& stack) {
   if (!IsProduct(op.name)) return;
   std::optional<at::ScalarType> half;
@@ -283,7 +287,7 @@ void ConvertFactors(const Operator& op, torch::jit::Stack& stack) {
   });
 }
 
-/// The string keys of the table at `index`; nothing when it has none. Sets `positions`.
+/// The names in the table at `index`; empty if it has none. Sets `positions`.
 std::vector<std::string> NamesOf(lua_State* L, int index, int& positions) {
   const TableShape shape = ShapeOf(L, index);
   positions = shape.positions;
@@ -344,7 +348,7 @@ void RefuseAllPairs(std::string_view shown, std::span<const NamedTensor> tensors
     try {
       shape = at::infer_size(shape, tensor.sizes());
     } catch (const c10::Error&) {
-      return;  // the operator refuses shapes that do not fit
+      return;  // the operator itself refuses these shapes
     }
     largest = std::max(largest, tensor.numel());
     given += Str(i == 0                    ? ""

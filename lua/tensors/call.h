@@ -1,4 +1,4 @@
-// Calling an operator with Lua's arguments. Internal to lua/tensors/.
+// Calls of LibTorch's operators with arguments from Lua. Internal to lua/tensors/.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@
 
 namespace strata::lua {
 
-/// The arguments of a call: stack indices, by position and by name.
+/// The stack indices of a call's arguments, by position and by name.
 struct CallArguments {
   struct Named {
     std::string name;
@@ -25,23 +25,24 @@ struct CallArguments {
   std::vector<Named> named;
 };
 
-/// Those from stack index 1 to the top. A trailing table with names holds keyword arguments, and
-/// perhaps positions before them: F.softmax{x, dim=1}. Their values are pushed.
+/// Reads the arguments from stack index 1 to the top. A trailing table with names holds keyword
+/// arguments, and may have positional ones as well: F.softmax{x, dim=1}. The table's values are
+/// pushed.
 CallArguments ReadArguments(lua_State* L);
 
-/// "flatten(Tensor self, int start_dim=0, int end_dim=-1)", in Lua's words.
+/// The signature in Lua's words: "flatten(Tensor self, int start_dim=0, int end_dim=-1)".
 std::string Signature(std::string_view name, const c10::FunctionSchema& schema);
 
-/// While one lives, operators that make tensors out of none (F.arange{4}) make them on this device
-/// where the script names no other: in a layer's forward, on that of its inputs. Of the calling
-/// thread; the innermost counts.
+/// While an object lives, operators that create tensors without taking any (F.arange{4}) create
+/// them on this device, unless the script names one. In a layer's forward it is the device of the
+/// layer's inputs. It applies to the calling thread; the innermost object counts.
 class FactoryDevice {
  public:
   explicit FactoryDevice(c10::Device device);
   ~FactoryDevice();
   FactoryDevice(const FactoryDevice&) = delete;
   FactoryDevice& operator=(const FactoryDevice&) = delete;
-  /// The CPU where none lives.
+  /// The current device; the CPU if no object lives.
   static c10::Device Now();
 
  private:
@@ -52,24 +53,25 @@ struct NamedTensor {
   std::string name;
   at::Tensor tensor;
 };
-/// Throws ConfigError where a loss, which takes these tensors element by element, would compare all
-/// pairs of their elements: a column against a row. Nobody means that, and PyTorch warns of it. A
-/// tensor that is repeated to the shape of another one is no such case.
+/// `tensors` are the tensors that a loss compares element by element. Throws ConfigError if
+/// broadcasting would compare all pairs of their elements, such as a column with a row. That is
+/// always a mistake, and PyTorch warns of it. Repeating one tensor to the shape of another is
+/// allowed.
 void RefuseAllPairs(std::string_view shown, std::span<const NamedTensor> tensors);
 
-/// Calls an operator, pushes its results and gives their number. Of the overloads that take these
-/// arguments it calls the one that leaves the fewest of its own to their defaults. `shown` is the
-/// operator's name as the script wrote it. Throws ConfigError with what ATen says, or where no
-/// overload fits: with the argument at fault of a single one, with the list of several. Losses
-/// refuse as RefuseAllPairs() says.
-/// A product (matmul, conv2d, ...) of float32 and half precision is computed in the latter, which
-/// autocast would do and ATen refuses.
+/// Calls an operator, pushes its results and returns their number. Among the overloads that take
+/// these arguments it calls the one that leaves the fewest of its own arguments to their defaults.
+/// `shown` is the operator's name as the script wrote it. Throws ConfigError with ATen's message,
+/// or if no overload fits: with the wrong argument if there is one overload, otherwise with the
+/// list of overloads. Losses are checked by RefuseAllPairs().
+/// A product (matmul, conv2d, ...) of float32 and half precision is computed in half precision, as
+/// autocast does; ATen alone would refuse it.
 int CallOperator(lua_State* L, const Operator& op, const CallArguments& arguments,
                  std::string_view shown);
 
-/// Pushes all arguments of the schema in its order, as they were given or else their defaults, and
-/// gives their number. One number that stands for a list of fixed length becomes that list. Throws
-/// as CallOperator().
+/// Pushes all arguments of the schema in its order, as given or else with their defaults, and
+/// returns their number. A single number for a list of fixed length is expanded to that list.
+/// Throws as CallOperator() does.
 int PushFitted(lua_State* L, const c10::FunctionSchema& schema, std::string_view shown,
                const CallArguments& arguments);
 

@@ -1,4 +1,5 @@
-// torch.nn.functional's functions: their signatures and their bodies in Lua.
+// The functions of torch.nn.functional: reads their signatures, and runs their bodies, which are
+// written in Lua.
 #include "lua/tensors/functional.h"
 
 #include <ATen/core/grad_mode.h>
@@ -28,9 +29,10 @@ constexpr std::string_view kBodies =
 #include "lua/tensors/functional.inc"
     ;
 
-constexpr char kRegistryBodies[] = "strata.functional";  // by name
+constexpr char kRegistryBodies[] = "strata.functional";  // registry: name -> body
 
-/// The function of F whose body runs: what errors of the operators that it calls speak of.
+/// The function of F whose body runs. Errors of operators that the body calls are reported under
+/// this name.
 thread_local std::string_view running;
 
 struct Running {
@@ -75,15 +77,15 @@ const Table& Signatures() {
   return table;
 }
 
-// What the bodies see.
+// ---- Functions that the bodies can call
 
-/// aten.NAME(...)
+/// aten.NAME(...) calls an operator.
 int CallFromBody(lua_State* L) {
   const auto& op = *static_cast<const Operator*>(lua_touserdata(L, lua_upvalueindex(1)));
   return CallOperator(L, op, ReadArguments(L), running);
 }
 
-/// aten.NAME: made when first asked for.
+/// __index of aten: makes the function for an operator when it is first used.
 int FindForBody(lua_State* L) {
   const std::string name(TextAt(L, 2));
   const Operator* op = FindAnyOperator(name);
@@ -97,7 +99,7 @@ int FindForBody(lua_State* L) {
   return 1;
 }
 
-/// fail(...): its arguments in a row as an error at the script's line.
+/// fail(...) raises an error at the script's line. Its arguments are joined to the message.
 int Fail(lua_State* L) {
   std::string text(running);
   text += ": ";
@@ -107,7 +109,8 @@ int Fail(lua_State* L) {
   throw ConfigError(text);
 }
 
-/// one_of(argument, word, {words}): the word's place, which is the operators' number for it.
+/// one_of(argument, word, {words}) returns the position of the word, from 0, which is the number
+/// that operators take for it.
 int OneOf(lua_State* L) {
   const std::string word(TextAt(L, 2));
   std::vector<std::string> words;
@@ -123,7 +126,7 @@ int OneOf(lua_State* L) {
                         "\", got \"", word, "\"", DidYouMean(word, words)));
 }
 
-/// refuse_all_pairs(name, tensor, name, tensor, ...): RefuseAllPairs().
+/// refuse_all_pairs(name, tensor, name, tensor, ...) calls RefuseAllPairs().
 int RefuseAllPairsForBody(lua_State* L) {
   std::vector<NamedTensor> tensors;
   for (int i = 1; i < lua_gettop(L); i += 2) {
@@ -139,7 +142,7 @@ int NoGradForBody(lua_State* L) {
   return 0;
 }
 
-/// Pushes the table that the bodies have for globals.
+/// Pushes the table of globals that the bodies see.
 void PushBodyGlobals(lua_State* L) {
   lua_newtable(L);
   for (const char* name : {"ipairs", "pairs", "select", "type", "unpack"}) {
@@ -159,7 +162,7 @@ void PushBodyGlobals(lua_State* L) {
   lua_setfield(L, -2, "aten");
 }
 
-/// F.name(...) of a function with a body. Upvalues: the functional, the body.
+/// The function F.name for a body. Upvalues: the functional, the body.
 int CallBody(lua_State* L) {
   const auto& functional = *static_cast<const Functional*>(lua_touserdata(L, lua_upvalueindex(1)));
   const Running guard(functional.name);

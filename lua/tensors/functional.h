@@ -1,9 +1,9 @@
-// torch.nn.functional, and torch.nn.init: their functions with their names, order and defaults, all
-// from signatures.txt. Internal to lua/tensors/.
+// The functions of torch.nn.functional and torch.nn.init, with PyTorch's names, order of arguments
+// and defaults. All signatures come from signatures.txt. Internal to lua/tensors/.
 //
-// A function without a body in functional.lua is the operator of its name. A body, in Lua, gets the
-// arguments as the signature has read and filled them, and calls operators, which keep gradients
-// and take the thread's generator as ever.
+// A function without a body in functional.lua is the operator with the same name. A body is written
+// in Lua. It receives the arguments after they were checked and completed by the signature. It
+// calls operators, so gradients and the thread's random generator work as usual.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -16,31 +16,32 @@
 
 namespace strata::lua {
 
-/// What the names of nn.init's functions begin with.
+/// The prefix of the names of nn.init's functions.
 inline constexpr std::string_view kInitPrefix = "nn.init.";
 
 /// One line of signatures.txt.
 struct Functional {
   std::string name;         ///< "cross_entropy", "nn.init.normal_"
-  bool of_torch = false;    ///< torch's own, which is a method of tensors too
-  std::string no_function;  ///< why there is no function of that name; "" = there is one
+  bool of_torch = false;    ///< a function of torch itself, which tensors have as a method too
+  std::string no_function;  ///< the reason why F has no such function; "" = it has one
 
-  std::optional<c10::FunctionSchema> schema;  ///< what it takes; nothing = there is no function
+  std::optional<c10::FunctionSchema> schema;  ///< the arguments; nothing if there is no function
 };
 
-/// The one of that exact name, or null; null as a method too, unless it is torch's own.
+/// The function with exactly this name, or null. With `method`, only functions of torch itself are
+/// found.
 const Functional* FindFunctional(std::string_view name, bool method);
-/// The names of nn.init's, without "nn.init.".
+/// The names of nn.init's functions, without "nn.init.".
 std::vector<std::string> InitNames();
-/// All of F's in the table, by name.
+/// All functions of F in the table, sorted by name.
 std::vector<const Functional*> AllFunctionals();
 
-/// Loads the bodies, once per state. REQUIRES: protected mode.
+/// Loads the bodies; call it once per state. REQUIRES: protected mode.
 void OpenFunctional(lua_State* L);
-/// Pushes the function of F or nn.init; false, and nothing pushed, where the operator of its name
-/// is all.
+/// Pushes the function with its body. False, and nothing is pushed, if it has no body and is just
+/// the operator.
 bool PushFunctional(lua_State* L, const Functional& functional);
-/// The functional behind the function at `index`; null for other values.
+/// The functional whose function is at `index`; null for other values.
 const Functional* FunctionalAt(lua_State* L, int index);
 
 }  // namespace strata::lua

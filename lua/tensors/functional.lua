@@ -1,11 +1,14 @@
--- torch.nn.functional's functions that are more than an operator of the same name, as PyTorch makes
--- them of operators. Each gets all its arguments in the order of signatures.txt, checked, defaults
--- filled in; one number for all of a list of fixed length has become that list.
+-- The functions of torch.nn.functional, torch.nn.init and torch that are more than one operator of the same name. They
+-- are composed of operators as in PyTorch. Each gets all its arguments in the order of signatures.txt, already checked
+-- and with defaults filled in; a single number for a list of fixed length has been expanded to that list.
 --
--- It sees: aten.NAME, any operator; fail(...), an error at the script's line; one_of(argument, word,
--- {words}), the word's place in the list from 0; no_grad(f); refuse_all_pairs(name, tensor, name,
--- tensor, ...), which fails where a loss would compare a column against a row (the operators of
--- losses do so by themselves); and what it takes from base Lua.
+-- The bodies see these globals, and a few functions of base Lua:
+--   aten.NAME(...)                      any operator of LibTorch
+--   fail(...)                           raises an error at the script's line
+--   one_of(argument, word, {words})     the position of the word in the list, from 0
+--   no_grad(f)                          calls f without recording gradients
+--   refuse_all_pairs(name, tensor, ...) fails if a loss would compare a column with a row; the operators of losses
+--                                       check that themselves
 local F = {}
 
 local function floor(x) return x - x % 1 end
@@ -16,7 +19,7 @@ local function product(list, first)
   return all
 end
 
--- Reductions: size_average and reduce are what the word has replaced.
+-- The reduction as a word. size_average and reduce are PyTorch's older arguments for the same.
 local function reduction_word(size_average, reduce, reduction)
   if size_average ~= nil or reduce ~= nil then
     if reduce == false then return "none" end
@@ -31,7 +34,7 @@ local function reduced(loss, reduction)
   return reduction == "mean" and loss:mean() or loss:sum()
 end
 
--- A loss by element with a weight for each.
+-- Reduces an elementwise loss that has a weight for each element.
 local function weighted(loss, weight, input, reduction)
   if not weight:is_same_size(input) then fail("weight and input must have the same size") end
   loss = loss * weight
@@ -43,7 +46,7 @@ local function check_margin(margin)
   if margin <= 0 then fail("margin must be greater than 0, got ", margin) end
 end
 
--- Functions with `inplace` as their last argument, by the operator that they are.
+-- Functions whose last argument is `inplace`, each with the name of its operator.
 local switched = {
   alpha_dropout = "alpha_dropout", celu = "celu", dropout = "dropout", dropout2d = "feature_dropout",
   elu = "elu", feature_alpha_dropout = "feature_alpha_dropout", hardsigmoid = "hardsigmoid",
@@ -64,7 +67,7 @@ function F.hardtanh(input, min_val, max_val, inplace)
   return hardtanh(input, min_val, max_val, inplace)
 end
 
--- Whole channels of samples with so many spatial dims; one sample may come without a batch.
+-- Drops whole channels of samples with `spatial` spatial dims; a single sample may have no batch dim.
 local function channel_dropout(spatial)
   return function(input, p, training, inplace)
     local dims = input:dim()
@@ -128,7 +131,7 @@ function F.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad
   return aten.embedding(weight, input, padding_idx or -1, scale_grad_by_freq, sparse)
 end
 
--- The input as one row, with where each bag begins.
+-- The input as one row, and the offset at which each bag begins.
 local function bags(input, offsets)
   if input:dim() == 1 then
     if not offsets then fail("an input of 1 dim needs offsets, where each bag begins") end
@@ -159,7 +162,7 @@ function F.embedding_bag(input, weight, offsets, max_norm, norm_type, scale_grad
                              per_sample_weights, include_last_offset, padding_idx))
 end
 
--- Normalization. cudnn_enabled is PyTorch's own default.
+-- Normalization. cudnn_enabled = true is PyTorch's default.
 
 local function check_values(count, what)
   if count == 1 then fail("expected more than 1 ", what, " when training") end
@@ -205,7 +208,7 @@ function F.local_response_norm(input, size, alpha, beta, k)
   return input / (squares * alpha + k) ^ beta
 end
 
--- The norm; `into` is what out= stands for.
+-- The result in `out` if it is given, as PyTorch's out= does.
 local function into(out, result) return out and out:resize_(result.shape):copy_(result) or result end
 
 function F.norm(input, p, dim, keepdim, out, dtype)
@@ -224,7 +227,8 @@ end
 
 -- Losses.
 
--- By the operator, which takes the reduction where its own arguments end: those before size_average.
+-- The function for a loss operator. It has `before` arguments of its own, those before size_average; the reduction
+-- follows.
 local function loss(operator, before)
   return function(...)
     local arguments = {...}
@@ -310,7 +314,7 @@ function F.poisson_nll_loss(input, target, log_input, full, size_average, eps, r
   return aten.poisson_nll_loss(input, target, log_input, full, eps, reduction)
 end
 
--- Whether var has one value for each of the input, or for each along one of its dims.
+-- True if var has one value for each element of input, or one for all elements along a single dim.
 local function fits_variance(input, var)
   local others = 0
   for i, size in ipairs(input.shape) do
@@ -368,7 +372,8 @@ function F.triplet_margin_with_distance_loss(anchor, positive, negative, distanc
   return reduced((distance(anchor, positive) - to_negative + margin):clamp_min(0), reduction)
 end
 
--- LibTorch takes labels as places in memory without a look; those behind a row's length it leaves alone.
+-- Checks that labels are below `classes`: LibTorch uses them as addresses unchecked. Labels after a row's length are
+-- not used.
 local function check_labels(targets, target_lengths, classes)
   local function check(labels)
     if labels:numel() == 0 then return end
@@ -403,7 +408,7 @@ for d = 1, 3 do
   end
 end
 
--- nil in a size is the input's own.
+-- The output size with each nil replaced by the input's own size.
 local function full_size(input, output_size, dims)
   local size = {}
   for i = 1, dims do size[i] = output_size[i] or input:size(i - 1 - dims) end
@@ -451,7 +456,7 @@ for d = 2, 3 do
   end
 end
 
--- The size that pooling came from, of several that it may have been.
+-- The size of the input of pooling. Several sizes may give the same pooled size; `asked` chooses one.
 local function unpooled_size(input, kernel_size, stride, padding, asked)
   local dims, size = #kernel_size, {}
   if asked and #asked ~= dims and #asked ~= dims + 2 then
@@ -514,7 +519,7 @@ function F.affine_grid(theta, size, align_corners)
   return aten.affine_grid_generator(theta, size, align_corners or false)
 end
 
--- One number stands for all spatial dims.
+-- The values for all spatial dims; a single value is repeated for each.
 local function per_dim(given, dims, argument)
   if not given or #given == dims then return given end
   if #given ~= 1 then
@@ -531,7 +536,7 @@ local function scaled_size(input, factors)
   return size
 end
 
--- By mode: how many spatial dims it takes, and its operator.
+-- For each mode that takes align_corners: its number of spatial dims, and its operator.
 local aligned = {
   linear = {1, "upsample_linear1d"}, bilinear = {2, "upsample_bilinear2d"},
   trilinear = {3, "upsample_trilinear3d"}, bicubic = {2, "upsample_bicubic2d"},
@@ -591,7 +596,7 @@ local function check_shape(tensor, shape, name)
   if not same then fail(name, " must have the shape ", shape, ", got ", tensor.shape) end
 end
 
--- Query, key and value of one weight, or of one each.
+-- Projects query, key and value, either with the thirds of one weight or with a weight for each (`separate`).
 local function project(query, key, value, weight, bias, separate)
   local weights = separate or weight and weight:chunk(3) or fail("needs in_proj_weight")
   for i, name in ipairs{"q_proj_weight", "k_proj_weight", "v_proj_weight"} do
@@ -602,13 +607,13 @@ local function project(query, key, value, weight, bias, separate)
          aten.linear(value, weights[3], biases[3])
 end
 
--- One row, of zeros or what bias_k and bias_v say, to attend to behind all others.
+-- Adds one row after all other keys and values: zeros, or bias_k and bias_v.
 local function attend_further(dim, k, v, row_k, row_v, attn_mask, key_padding_mask)
   return aten.cat({k, row_k}, dim), aten.cat({v, row_v}, dim), attn_mask and attn_mask:pad{0, 1},
          key_padding_mask and key_padding_mask:pad{0, 1}
 end
 
--- Heads become a part of the batch: (length, batch, dim) gives (batch * heads, length, head dim).
+-- Makes heads a part of the batch: (length, batch, dim) becomes (batch * heads, length, head dim).
 local function split_heads(x, heads, static, name)
   local batch, dim = x:size(1) * heads, x:size(2) / heads
   if not static then return x:contiguous():view(x:size(0), batch, dim):transpose(0, 1) end
@@ -628,7 +633,7 @@ local function check_attention(query, key, value, embed_dim, heads, separate)
   check_shape(value, shape, "value")
 end
 
--- Both masks as floats, and whether the kernel's own causal mask will do.
+-- Returns both masks as floats, and whether the attention kernel's own causal mask can be used in place of attn_mask.
 local function read_masks(query, keys, heads, key_padding_mask, attn_mask, need_weights, is_causal)
   if is_causal and not attn_mask then fail("is_causal needs attn_mask too") end
   key_padding_mask = float_mask(key_padding_mask, query, "key_padding_mask")
@@ -650,7 +655,8 @@ local function join_masks(attn_mask, key_padding_mask, batch, heads, keys)
   return attn_mask and attn_mask + padding or padding
 end
 
--- Both give (length, batch, heads, head dim), in rows of all heads; the first also the weights.
+-- Both functions return (length, batch, heads, head dim), stored in rows of all heads; the first also returns the
+-- weights.
 local function attend_with_weights(q, k, v, mask, batch, dropout_p)
   q = q * (1 / q:size(2)) ^ 0.5
   local scores = mask and aten.baddbmm(mask, q, k:transpose(-2, -1)) or q:bmm(k:transpose(-2, -1))
@@ -706,9 +712,9 @@ function F.multi_head_attention_forward(
   return y, weights
 end
 
--- torch's own, as methods too.
+-- Functions of torch, which are methods of tensors too.
 
--- other * alpha; as PyTorch still takes it, alpha may stand before other.
+-- Computes with other * alpha. As in PyTorch's older form, alpha may precede other.
 local function with_alpha(operator)
   return function(input, other, alpha)
     if type(other) == "number" and alpha and type(alpha) ~= "number" then other, alpha = alpha, other end
@@ -742,7 +748,7 @@ function F.unique_consecutive(input, return_inverse, return_counts, dim)
   return with_details(output, inverse, counts, return_inverse, return_counts)
 end
 
--- torch.nn.init: each changes its tensor, and gives it.
+-- torch.nn.init: each function changes its tensor and returns it.
 local function initial(name, body)
   F["nn.init." .. name] = function(tensor, ...)
     local arguments, count = {...}, select("#", ...)
@@ -802,7 +808,7 @@ initial("eye_", function(tensor)
   tensor:zero_():diagonal():fill_(1)
 end)
 
--- Each group's channels pass through the middle of the kernel.
+-- In each group, the middle of the kernel passes the group's channels on unchanged.
 initial("dirac_", function(tensor, groups)
   if tensor:dim() < 3 or tensor:dim() > 5 then fail("needs a tensor of 3 to 5 dims, got one of ", tensor:dim()) end
   local channels = tensor.shape[1] / groups

@@ -1,4 +1,4 @@
-// F against PyTorch's torch.nn.functional: numbers, signatures and errors.
+// F compared with PyTorch's torch.nn.functional: numbers, signatures and errors.
 #include "lua/tensors/functional.h"
 
 #include <gmock/gmock.h>
@@ -31,16 +31,17 @@ class FunctionalTest : public TensorsTest {
   }
 };
 
-// All functions, with all their arguments by position and by name: values and gradients.
+// Calls all functions with all their arguments, by position and by name; compares values and
+// gradients.
 TEST_F(FunctionalTest, GivesWhatPyTorchGives) {
   EXPECT_NO_THROW(state_.RunFile("lua/tensors/testdata/functional.lua"));
 }
 
-/// "input int=1 *": what a caller may write, in order.
+/// The arguments that a caller may give, in order: "Tensor input, int dim=1, ".
 std::string Arguments(const c10::FunctionSchema& schema) {
   std::string text;
   for (const c10::Argument& argument : schema.arguments()) {
-    if (argument.name() == "generator") continue;  // nothing that Lua has
+    if (argument.name() == "generator") continue;  // Lua has no generators
     std::string one = ArgumentText(argument);
     const size_t self = one.find(" self");
     if (self != one.npos) one.replace(self, 5, " input");
@@ -77,7 +78,7 @@ TEST_F(FunctionalTest, NamesWithoutAFunctionSayWhy) {
                                   "has_torch_function_variadic", "scaled_grouped_mm", "scaled_mm"));
 }
 
-// After torch.manual_seed(3) PyTorch 2.11 gives these.
+// PyTorch 2.11 gives these numbers after torch.manual_seed(3).
 TEST_F(FunctionalTest, RandomFunctionsDrawFromTheThreadsGenerator) {
   Shown("x = F.arange(1, 9):float() image = F.arange(16):float():view(1, 1, 4, 4)");
   Shown("function rounded(y) return (y * 1000):round():long():view(-1):tolist() end");
@@ -102,7 +103,7 @@ TEST_F(FunctionalTest, RandomFunctionsDrawFromTheThreadsGenerator) {
   }
 }
 
-// Likewise; the elements 0, 1, 2 and 23 of a tensor of (4, 3, 2), times 100,000.
+// Likewise: the elements 0, 1, 2 and 23 of a tensor of shape (4, 3, 2), times 100,000.
 TEST_F(FunctionalTest, InitialValuesArePyTorchs) {
   Shown("nn = strata.nn");
   const std::vector<Example> examples = {
@@ -259,7 +260,7 @@ TEST_F(FunctionalTest, ErrorsNameTheFunctionAndItsSignature) {
   EXPECT_EQ(Shown(Str("(", padded, ").shape")), "{}");
 }
 
-// Of {4, 1} and {4} PyTorch would make {4, 4}, with a warning.
+// PyTorch would broadcast {4, 1} and {4} to {4, 4}, with a warning.
 TEST_F(FunctionalTest, NoLossComparesAColumnWithARow) {
   Shown(
       "column = F.full({4, 1}, 0.5) list = F.full({4}, 0.5) row = F.full({1, 4}, 0.5)\n"
@@ -348,7 +349,7 @@ TEST_F(FunctionalTest, AttentionChecksItsShapes) {
   }
 }
 
-// Errors in bodies are the calling line's, however deep.
+// Errors in bodies, at any depth, are reported at the line that called the function.
 TEST_F(FunctionalTest, ErrorsShowTheScriptsLine) {
   const std::string error = ErrorOf("\n\nlocal y = F.upsample(F.ones{1, 1, 2, 2}, 2, 2)\n");
   EXPECT_THAT(error, AllOf(HasSubstr("]:3: upsample: needs either"), Not(HasSubstr("strata:"))));

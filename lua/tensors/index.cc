@@ -1,4 +1,4 @@
-// Elements of tensors: x[...] and x[...] = v.
+// Indexing of tensors: x[...] and x[...] = v.
 #include "lua/tensors/index.h"
 
 #include <ATen/TensorIndexing.h>
@@ -20,7 +20,7 @@ using at::indexing::TensorIndex;
 constexpr char kPosition[] =
     "a whole number, a range {start, stop, step}, a tensor of integers or booleans, or \"...\"";
 
-/// {start, stop, step}, of which any may be left out.
+/// Reads a range {start, stop, step}; each of the three may be left out.
 TensorIndex Range(lua_State* L, int index) {
   const TableShape shape = ShapeOf(L, index);
   if (!shape.names.empty() || shape.positions > 3) ThrowExpected(L, index, kPosition);
@@ -60,7 +60,7 @@ std::vector<TensorIndex> Positions(lua_State* L, int key) {
   return positions;
 }
 
-/// Runs `body`; what LibTorch says of positions names the tensor.
+/// Runs `body`; LibTorch's errors about positions get the tensor's description.
 template <class Body>
 auto Checked(const at::Tensor& tensor, const Body& body) {
   try {

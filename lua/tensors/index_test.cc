@@ -1,4 +1,4 @@
-// Elements of tensors, against what Python gives.
+// Indexing of tensors, compared with the results of Python.
 #include "lua/tensors/index.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// strata.model: what the ranks of the model axis exchange.
+// strata.model: the exchange among the ranks of the model axis.
 #include "lua/tensors/model.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The index of LibTorch's operators that scripts can reach.
+// The index of LibTorch's operators that scripts can call.
 #include "lua/tensors/operators.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace strata::lua {
 namespace {
 
-/// Operators that open files, take memory that is not theirs, change what a tensor stands on, or
-/// trust what they are given and end the process when it is empty or out of range.
+/// Operators that scripts must not call: they open files, use memory that is not theirs, replace a
+/// tensor's storage, or end the process if an argument is empty or out of range.
 const std::set<std::string, std::less<>>& Forbidden() {
   static const std::set<std::string, std::less<>> names = {
       "from_file",     "record_stream",       "set_",
@@ -22,12 +22,12 @@ const std::set<std::string, std::less<>>& Forbidden() {
   return names;
 }
 
-/// PyTorch calls them for its public functions, with arguments that it has checked.
-/// torch._foreach_* are what its optimizers are made of, and check for themselves.
+/// True for operators that PyTorch's public functions call with arguments that these have checked.
+/// torch._foreach_* are exceptions: optimizers use them, and they check their arguments.
 bool IsInternal(std::string_view name) {
   if (name.starts_with("_foreach_")) return false;
-  if (name == "native_batch_norm") return true;  // reads statistics that are not there
-  // Take labels and offsets as places in memory.
+  if (name == "native_batch_norm") return true;  // reads missing statistics
+  // These use labels and offsets as addresses without checking them.
   if (name == "ctc_loss" || name == "segment_reduce") return true;
   return name.starts_with("_") || name.find("_backward") != name.npos;
 }
@@ -60,7 +60,8 @@ Index MakeIndex() {
     op.overloads.push_back(*handle);
   }
   for (auto& [name, op] : index) {
-    // The dispatcher's order is arbitrary: by number of arguments, then by the overload's name.
+    // The dispatcher's order is arbitrary. So sort by the number of arguments, then by the
+    // overload's name.
     std::sort(op.overloads.begin(), op.overloads.end(), [](const auto& a, const auto& b) {
       const size_t a_size = a.schema().arguments().size(), b_size = b.schema().arguments().size();
       if (a_size != b_size) return a_size < b_size;
@@ -75,8 +76,8 @@ const Index& Operators() {
   return index;
 }
 
-/// The longest public name that an internal one begins with, or holds as words of its own:
-/// "embedding_bag" for "_embedding_bag_dense_backward"; "" where there is none.
+/// The longest public name that begins an internal name, or is part of it as whole words:
+/// "embedding_bag" for "_embedding_bag_dense_backward"; "" if there is none.
 std::string PublicName(std::string_view internal) {
   const std::string within = Str("_", internal.substr(internal.find_first_not_of('_')), "_");
   std::string longest;

@@ -1,4 +1,4 @@
-// The operators that scripts can reach, by name. Internal to lua/tensors/.
+// The operators that scripts can call, by name. Internal to lua/tensors/.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,21 +9,22 @@
 
 namespace strata::lua {
 
-/// All overloads of one name that Lua's values can be given to.
+/// All overloads of one name whose arguments can be given from Lua.
 struct Operator {
   std::string name;                            ///< "flatten"
   std::vector<c10::OperatorHandle> overloads;  ///< those with the fewest arguments first
 };
 
-/// The operator of that exact name, or null. The first call reads the dispatcher's list (2 ms).
-/// Left out are overloads for `out=` and for named dims, what opens files or leaves the tensors,
-/// and LibTorch's internal operators, which trust what they are given: "_...", "..._backward".
+/// The operator with exactly this name, or null. The first call reads the dispatcher's list (2 ms).
+/// Some operators are left out: overloads for `out=` and for named dims, operators that open files
+/// or use memory other than their tensors', and LibTorch's internal operators ("_...",
+/// "..._backward"), which do not check their arguments.
 const Operator* FindOperator(std::string_view name);
-/// The same with the internal ones, for the bodies of functional.lua.
+/// As FindOperator(), but includes the internal operators, for the bodies of functional.lua.
 const Operator* FindAnyOperator(std::string_view name);
-/// What is said of a name that scripts have no operator for: why, and what to use.
+/// The error for a name that is not an operator for scripts: the reason, and what to use instead.
 std::string WhyNoOperator(std::string_view name);
-/// All names that scripts have, sorted.
+/// The names of all operators that scripts can call, sorted.
 const std::vector<std::string>& OperatorNames();
 
 }  // namespace strata::lua

@@ -1,4 +1,5 @@
-// Tensors as plain bytes and back, for what reads samples without torch. Internal to lua/.
+// Conversion between tensors and plain bytes, for code that reads samples without torch. Internal
+// to lua/.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +11,13 @@
 
 namespace strata::lua {
 
-/// New tensors with these bytes.
+/// Makes new tensors from these bytes.
 std::vector<at::Tensor> ToTensors(const PlainTensors& plain);
-/// Copies, from whatever device and in row-major order. Throws ConfigError for dtypes that samples
+/// Copies tensors from any device, in row-major order. Throws ConfigError for a dtype that samples
 /// cannot have.
 PlainTensors ToPlain(const std::vector<at::Tensor>& tensors);
 
-/// Pushes an input, or a target: a tensor or a list of tensors; nil where there is none.
+/// Pushes the input or the target of a sample: a tensor or a list of tensors; nil if there is none.
 void PushHalf(lua_State* L, const PlainTensors& half);
 
 }  // namespace strata::lua

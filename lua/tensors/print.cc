@@ -1,4 +1,7 @@
-// Tensors as PyTorch prints them.
+// Prints tensors as PyTorch does. A first pass over the shown elements finds their range, which
+// decides between plain and scientific notation; a second pass finds the widest element; then rows
+// are written with all elements in that width. Only shown elements are read, so the cost is small
+// even for large tensors.
 #include "lua/tensors/print.h"
 
 #include <ATen/core/ivalue.h>
@@ -15,15 +18,15 @@
 namespace strata::lua {
 namespace {
 
-constexpr int64_t kThreshold = 1000;  // elements, above which the middle is left out
-constexpr int64_t kEdge = 3;          // what is shown of a dim then, at either end
+constexpr int64_t kThreshold = 1000;  // with more elements, the middle is left out
+constexpr int64_t kEdge = 3;          // elements shown then at either end of a dim
 
-/// How all elements of one tensor are written, so that columns stand below each other.
+/// The format of all elements of one tensor; a common width aligns the columns.
 struct Format {
   bool integral = false;
   bool boolean = false;
   bool scientific = false;
-  bool fraction = false;  // some finite value is not whole
+  bool fraction = false;  // true if some finite value is not whole
   size_t width = 1;
 };
 
@@ -57,7 +60,7 @@ class Printer {
     MeasureRange(tensor_);
     MeasureWidth(tensor_);
   }
-  std::string Text() const { return Lines(tensor_, 7); }  // 7: "tensor("
+  std::string Text() const { return Lines(tensor_, 7); }  // 7 = the length of "tensor("
 
  private:
   template <class Visit>
@@ -133,7 +136,8 @@ class Printer {
   Format format_;
 };
 
-/// What the elements do not tell: dtype, device, gradient, and the shape of what is cut or empty.
+/// The text after the elements: dtype, device, gradient, and the shape if elements are left out or
+/// there are none.
 std::string Suffix(const at::Tensor& tensor) {
   std::string suffix;
   const at::ScalarType type = tensor.scalar_type();

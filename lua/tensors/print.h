@@ -1,4 +1,4 @@
-// Tensors as PyTorch prints them. Internal to lua/tensors/.
+// Prints tensors as PyTorch does. Internal to lua/tensors/.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +9,9 @@ namespace strata::lua {
 
 /// tensor([[0., 1.],
 ///         [2., 3.]])
-/// Four decimals where a value has a fraction; more than 1,000 elements show the first and the last
-/// three of each dim. dtype and shape follow where the text alone does not tell them.
+/// Values have four decimals if one of them has a fraction. Of more than 1,000 elements, only the
+/// first and last three of each dim are shown. dtype and shape follow if the text does not show
+/// them.
 std::string PrintTensor(const at::Tensor& tensor);
 
 }  // namespace strata::lua

@@ -23,10 +23,10 @@
 namespace strata::lua {
 namespace {
 
-constexpr size_t kAligned = 64;  // operators choose their kernels by less
+constexpr size_t kAligned = 64;  // in bytes; at less, operators may choose other kernels
 
-/// Over the file's own pages, which become the process's own where somebody writes to them. A copy
-/// where they do not lie as tensors do.
+/// Makes a tensor over the memory-mapped file, whose pages are copied when they are first written
+/// to. If the array is not aligned as tensors are, the tensor is a copy.
 at::Tensor TensorOf(const data::Array& array) {
   const at::ScalarType type = ToScalarType(array.spec.dtype);
   const auto address = reinterpret_cast<uintptr_t>(array.bytes);
@@ -40,7 +40,7 @@ at::Tensor TensorOf(const data::Array& array) {
       at::TensorOptions().dtype(type));
 }
 
-/// A file that the script names and that cannot be read is the script's mistake.
+/// Reads a file named by the script. If it cannot be read, that is an error of the script.
 std::vector<data::Array> ReadNamed(const std::string& file) {
   try {
     return data::ReadArrays(file);
@@ -49,7 +49,7 @@ std::vector<data::Array> ReadNamed(const std::string& file) {
   }
 }
 
-/// strata.tensors.load(path): a tensor, or a table of tensors by name.
+/// strata.tensors.load(path) returns a tensor, or a table of tensors by name.
 int Load(lua_State* L) {
   const std::string path = TextArgument(L, 1, "a file's path");
   const std::string file = ReadablePath(L, CallingFolder(L), path, "strata.tensors.load");
@@ -102,7 +102,7 @@ bool HoldsTensors(const std::string& path) {
   }
 }
 
-/// strata.tensors.save(path, tensor | {name=tensor}).
+/// strata.tensors.save(path, tensor | {name=tensor}) writes a file.
 int Save(lua_State* L) {
   const std::string path = TextArgument(L, 1, "a file's path");
   const std::vector<data::Array> arrays = ArraysAt(L, 2);

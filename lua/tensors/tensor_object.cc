@@ -1,4 +1,4 @@
-// The type of tensors: its methods, arithmetic, elements and help.
+// Tensors as Lua objects: their methods, arithmetic, elements and help.
 #include "lua/tensors/tensor_object.h"
 
 #include <ATen/core/grad_mode.h>
@@ -23,13 +23,13 @@
 namespace strata::lua {
 namespace {
 
-constexpr char kFunctions[] = "strata.operators";  // registry: functions already made, by name
+constexpr char kFunctions[] = "strata.operators";  // registry: name -> function already made
 
 constexpr char kHandedOut[] = "strata.tensor_bytes";
 
-/// Lua knows nothing of the memory behind its tensors: it collects when so many bytes of them have
-/// been handed out. A collection takes time in proportion to Lua's own memory, filling tensors in
-/// proportion to theirs; with this factor the former is a small part.
+/// The number of bytes of tensors after which garbage is collected. Lua's collector does not see
+/// the memory of tensors. A collection takes time in proportion to Lua's heap, and filling tensors
+/// takes time in proportion to their size; with this factor the collections are a small part.
 int64_t CollectAfter(lua_State* L) {
   constexpr int64_t kLeast = 1 << 20, kFactor = 16;
   const int64_t heap = int64_t{1024} * lua_gc(L, LUA_GCCOUNT, 0);
@@ -47,8 +47,8 @@ int CallAsOperator(lua_State* L) {
 
 std::vector<int64_t> Sizes(const at::Tensor& tensor) { return tensor.sizes().vec(); }
 
-/// x.shape[0] and x.shape[-1], which PyTorch has. x.shape[3] of two dims is nil, as ipairs needs
-/// it.
+/// __index of x.shape: explains x.shape[0] and x.shape[-1], which PyTorch users write. x.shape[3]
+/// of two dims is nil, since ipairs needs that.
 int ReadBelowShape(lua_State* L) {
   if (lua_type(L, 2) != LUA_TNUMBER || lua_tonumber(L, 2) >= 1) return 0;
   const std::string index = Describe(L, 2);
@@ -62,7 +62,8 @@ Pushed Shape(lua_State* L, const at::Tensor& tensor) {
   return {};
 }
 
-/// q:view(...) and q.shape of all that x:split(...) gave.
+/// __index of a list of tensors, such as the result of x:split(...): q:view(...) and q.shape are
+/// errors.
 int ReadOfTensors(lua_State* L) {
   if (lua_type(L, 2) != LUA_TSTRING) return 0;
   const std::string name(TextAt(L, 2));
@@ -75,7 +76,7 @@ int ReadOfTensors(lua_State* L) {
                         " has no \"", name, "\"; local a, b = unpack(list) gives its tensors"));
 }
 
-/// x:size(), x:size(dim)
+/// x:size() and x:size(dim).
 Value Size(const at::Tensor& tensor, std::optional<int64_t> dim) {
   if (!dim) return Value::IntList(Sizes(tensor));
   if (*dim >= -tensor.dim() && *dim < tensor.dim()) return tensor.size(*dim);
@@ -145,18 +146,18 @@ Pushed ToList(lua_State* L, const at::Tensor& tensor) {
   return {};
 }
 
-/// x:to("float32"), x:to("cuda"), x:to(other), and whatever the operator takes.
+/// x:to("float32"), x:to("cuda"), x:to(other), and all other forms that the operator takes.
 int To(lua_State* L) {
   CallArguments arguments = ReadArguments(L);
   const bool one_word = arguments.positional.size() == 2 && lua_type(L, 2) == LUA_TSTRING;
   if (one_word) {
     const std::string_view word = TextAt(L, 2);
     const bool is_device = word.starts_with("cpu") || word.starts_with("cuda");
-    if (!is_device) ParseDType(word);  // names the nearest dtype
+    if (!is_device) ParseDType(word);  // its error names the nearest dtype
     arguments.positional.pop_back();
     arguments.named.push_back({is_device ? "device" : "dtype", 2});
   }
-  // The operator that takes a device wants a dtype, too.
+  // The overload with a device also needs a dtype.
   const auto is_named = [&](std::string_view name) {
     return std::ranges::find(arguments.named, name, &CallArguments::Named::name) !=
            arguments.named.end();
@@ -188,7 +189,7 @@ bool Equal(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.device() == b.device() && at::equal(a, b);
 }
 
-/// The tensor that stands beside `other`: for 2 / x.
+/// A tensor with the number `value` and a dtype that suits `other`, for expressions such as 2 / x.
 at::Tensor Filled(double value, const at::Tensor& other) {
   const bool whole = std::floor(value) == value && at::isIntegralType(other.scalar_type(), false);
   return at::empty({}, other.options().dtype(
@@ -196,7 +197,7 @@ at::Tensor Filled(double value, const at::Tensor& other) {
       .fill_(value);
 }
 
-/// x * (t ~= 0) would be x times true.
+/// Throws ConfigError if an operand is a boolean: x * (t ~= 0) would be x * true.
 void RefuseBooleans(lua_State* L, const char* name) {
   for (const int side : {1, 2}) {
     if (!lua_isboolean(L, side)) continue;
@@ -205,7 +206,7 @@ void RefuseBooleans(lua_State* L, const char* name) {
   }
 }
 
-/// An operator of arithmetic: the number may stand on either side.
+/// An arithmetic operator; either operand may be a number.
 template <Words kName>
 int Arithmetic(lua_State* L) {
   const char* name = kName.text;
@@ -219,7 +220,7 @@ int Arithmetic(lua_State* L) {
 
 int Negate(lua_State* L) { return CallOperator(L, *FindOperator("neg"), {{1}, {}}, "neg"); }
 
-/// Members that are no methods of ours: operators by name, else elements.
+/// __index for names that are not methods: operators by name, otherwise elements.
 int Lookup(lua_State* L) {
   if (lua_type(L, 2) != LUA_TSTRING) {
     PushTensor(L, GetElements(L, TensorArgument(L, 1, "a tensor"), 2));
@@ -235,7 +236,7 @@ int Lookup(lua_State* L) {
   throw ConfigError(Str("a tensor has no \"", name, "\": ", WhyNoOperator(name)));
 }
 
-/// x[...] = v
+/// __newindex: x[...] = v.
 void Assign(lua_State* L, const at::Tensor& tensor) {
   if (lua_type(L, 2) == LUA_TSTRING) {
     throw ConfigError(
@@ -244,7 +245,7 @@ void Assign(lua_State* L, const at::Tensor& tensor) {
   SetElements(L, tensor, 2, 3);
 }
 
-// Help.
+// ---- Help
 
 /// The operator behind the function at `index`; null for other values.
 const Operator* OperatorAt(lua_State* L, int index) {
@@ -255,7 +256,7 @@ const Operator* OperatorAt(lua_State* L, int index) {
   return op;
 }
 
-/// "Tensor", "(Tensor values, Tensor indices)"
+/// The results of an operator: "Tensor", "(Tensor values, Tensor indices)".
 std::string ResultsText(const c10::FunctionSchema& schema) {
   std::vector<std::string> results;
   for (const c10::Argument& result : schema.returns()) {
@@ -286,7 +287,7 @@ std::string FunctionalHelp(const Functional& functional) {
              "'s\n  ", Signature(functional.name, *functional.schema));
 }
 
-/// Pushes a new function for F.name or tensor:name; false, and nothing pushed, where there is none.
+/// Pushes a new function for F.name or tensor:name. False, and nothing is pushed, if there is none.
 bool MakeOperatorFunction(lua_State* L, std::string_view name, bool method) {
   const Functional* functional = FindFunctional(name, method);
   if (functional && functional->schema && PushFunctional(L, *functional)) return true;
@@ -391,7 +392,8 @@ const ObjectType& TypeOf<at::Tensor>::Get() {
 }
 
 bool PushOperatorFunction(lua_State* L, std::string_view name, bool method) {
-  // Made once per name; methods and functions differ only for torch.nn.functional's.
+  // Functions are made once per name. Methods and functions differ only for torch.nn.functional's
+  // names.
   luaL_newmetatable(L, kFunctions);  // a table in the registry
   const std::string key = Str(method ? ":" : ".", name);
   lua_getfield(L, -1, key.c_str());

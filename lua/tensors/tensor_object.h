@@ -1,4 +1,4 @@
-// The type of tensors. Internal to lua/tensors/.
+// Tensors as Lua objects. Internal to lua/tensors/.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,21 +12,22 @@ struct TypeOf<at::Tensor> {
   static const ObjectType& Get();
 };
 
-/// PushTensor(), for bindings.
+/// Calls PushTensor(); for bindings.
 template <>
 void Push(lua_State* L, const at::Tensor& tensor);
 
 /// Pushes the list of the operators' names, without those that begin with "_".
 int ListOperators(lua_State* L);
 
-/// (function of an operator, or its name): pushes what help() says of it; nothing for others.
+/// Pushes the help() text of an operator; argument 1 is its function or its name. Pushes nothing
+/// for other values.
 int DescribeOperator(lua_State* L);
-/// (function) gives the type tensor for an operator all of whose overloads give one tensor, else
-/// nil.
+/// Pushes the type tensor if argument 1 is the function of an operator all of whose overloads
+/// return one tensor; otherwise pushes nothing.
 int ResultOfOperator(lua_State* L);
 
-/// F.name or tensor:name: pushes the function; false where there is no such operator.
-/// `method`: the first argument is the tensor itself, named self.
+/// Pushes the function F.name or, if `method`, tensor:name; returns false if there is no such
+/// operator. The first argument of a method is the tensor itself, named self.
 bool PushOperatorFunction(lua_State* L, std::string_view name, bool method);
 
 }  // namespace strata::lua

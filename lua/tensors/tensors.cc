@@ -24,7 +24,7 @@
 namespace strata::lua {
 namespace {
 
-/// Nested lists of numbers, read into one row of elements.
+/// The elements of nested lists of numbers, in row-major order, and the lists' shape.
 struct Numbers {
   std::vector<int64_t> shape;
   std::vector<double> elements;
@@ -68,7 +68,7 @@ void ReadNested(lua_State* L, int index, size_t depth, Numbers& numbers) {
   }
 }
 
-/// F.tensor(list [, {dtype=, requires_grad=}])
+/// F.tensor(list [, {dtype=, requires_grad=}]).
 int MakeTensor(lua_State* L) {
   Numbers numbers;
   ReadNested(L, 1, 0, numbers);
@@ -99,7 +99,7 @@ int MakeTensor(lua_State* L) {
   return 1;
 }
 
-/// strata.no_grad(f, ...)
+/// strata.no_grad(f, ...) calls f without recording gradients.
 int NoGrad(lua_State* L) {
   CheckFunction(L, 1, "a function");
   const at::NoGradGuard guard;
@@ -107,14 +107,14 @@ int NoGrad(lua_State* L) {
   return lua_gettop(L);
 }
 
-/// F.name
+/// __index of F: the function F.name.
 int FindFunction(lua_State* L) {
   const std::string name = TextArgument(L, 2, "the name of an operator");
   if (PushOperatorFunction(L, name, false)) return 1;
   throw ConfigError(WhyNoOperator(name));
 }
 
-/// nn.init.name
+/// __index of nn.init: the function nn.init.name.
 int FindInit(lua_State* L) {
   const std::string name = TextArgument(L, 2, "the name of a function");
   if (PushOperatorFunction(L, Str(kInitPrefix, name), false)) return 1;
@@ -125,7 +125,7 @@ int FindInit(lua_State* L) {
 
 void OpenTensors(lua_State* L) {
   OpenFunctional(L);
-  // Without it sparse tensors take any index, and write there when they become dense.
+  // Otherwise sparse tensors accept any index, and write to it when they are made dense.
   at::globalContext().setCheckSparseTensorInvariants(true);
   lua_getfield(L, LUA_REGISTRYINDEX, kLibrary);
   lua_getfield(L, -1, "F");

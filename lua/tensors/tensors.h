@@ -1,5 +1,5 @@
-// Tensors as values of Lua, every public ATen operator as a function on them, and
-// torch.nn.functional. Part of the engine's shared library. Internal to lua/.
+// Tensors as Lua values, every public ATen operator as a function on them, and torch.nn.functional.
+// Part of the engine's shared library. Internal to lua/.
 //
 //   F.<operator>(...), tensor:<operator>(...)   any operator of the dispatcher; the overload whose
 //                                               schema takes the arguments is called
@@ -9,9 +9,10 @@
 //   F.tensor{{1, 2}, {3, 4}}                    from numbers: int64 where all are whole
 //   strata.no_grad(f, ...)                      f without gradients
 //
-// Arguments: nil is None, a whole number an integer, a list a list (of integers, numbers, booleans
-// or tensors), a string a dtype, layout, device or what the schema says. A trailing table with
-// names holds keyword arguments. Several numbers at the end may stand for a list: x:view(4, 3).
+// Arguments are converted from Lua: nil to None, a whole number to an integer, a list to a list (of
+// integers, numbers, booleans or tensors), a string to a dtype, layout, device or what the schema
+// says. A trailing table with names holds keyword arguments. Several numbers at the end may stand
+// for a list: x:view(4, 3).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,37 +24,40 @@
 
 namespace strata::lua {
 
-/// Fills strata.F, adds strata.no_grad, and makes the type. Once per state. REQUIRES: protected
-/// mode.
+/// Fills strata.F, adds strata.no_grad, and makes the type of tensors. Call it once per state.
+/// REQUIRES: protected mode.
 void OpenTensors(lua_State* L);
 
-/// Lua collects garbage at the latest when it was given tensors of so many bytes.
+/// Lua collects garbage at the latest after tensors with this many bytes were pushed.
 inline constexpr int64_t kMostBetweenCollections = 8 << 20;
-/// Collects if so much was handed out, `more` bytes that come now included.
+/// Collects garbage if that many bytes were pushed since the last collection; `more` bytes, about
+/// to be pushed, are included.
 void CollectIfDue(lua_State* L, int64_t more = 0);
 
 void PushTensor(lua_State* L, at::Tensor tensor);
-/// One tensor as itself, several or none as a list.
+/// Pushes one tensor as itself, and several or none as a list.
 void PushTensors(lua_State* L, const std::vector<at::Tensor>& tensors);
-/// The tensor at `index`, or null when it is something else; lives as long as it is on the stack.
+/// The tensor at `index`, or null if the value has another type. It lives as long as it is on the
+/// stack.
 const at::Tensor* TensorAt(lua_State* L, int index);
-/// The same; throws ConfigError "expected WHAT, got ...".
+/// The tensor at `index`; throws ConfigError "expected WHAT, got ..." for another type.
 const at::Tensor& TensorArgument(lua_State* L, int index, std::string_view what);
-/// A tensor or a list of tensors. Throws ConfigError "expected WHAT, got ..." for anything else.
+/// The tensors given by a tensor or a list of tensors. Throws ConfigError "expected WHAT, got ..."
+/// for anything else.
 std::vector<at::Tensor> TensorsArgument(lua_State* L, int index, std::string_view what);
 
-/// The error of TensorArgument(), for those who take more than tensors.
+/// Throws the error of TensorArgument(); for code that takes other types too.
 [[noreturn]] void ThrowNoTensor(lua_State* L, int index, std::string_view what);
-/// For messages: " (what compares elements)" where a boolean stands at `index`, else "".
+/// For messages: " (what compares elements)" if a boolean is at `index`, otherwise "".
 std::string BooleanHint(lua_State* L, int index);
-/// Reading a tensor's member of the list of tensors at the top of the stack is an error from now
-/// on.
+/// From now on, reading a tensor's member, such as q.shape, from the list of tensors at the top of
+/// the stack is an error.
 void WatchTensors(lua_State* L);
 
-/// "float32 (2, 3)": for messages.
+/// The dtype and shape for messages: "float32 (2, 3)".
 std::string DescribeTensor(const at::Tensor& tensor);
 
-/// What a c10::Error says, without its back-trace and C++ places, on at most a few lines.
+/// The message of a c10::Error, without back-trace and C++ places, on at most a few lines.
 std::string ErrorText(const std::exception& error);
 
 }  // namespace strata::lua

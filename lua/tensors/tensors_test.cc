@@ -1,4 +1,4 @@
-// Tensors as values of Lua, and the operators on them.
+// Tensors as Lua values, and the operators on them.
 #include "lua/tensors/tensors.h"
 
 #include <ATen/Parallel.h>
@@ -259,7 +259,7 @@ TEST_F(TensorsTest, SeveralTensorsInAListAreTakenApart) {
     EXPECT_THAT(ErrorOf(member), HasSubstr("a list of 2 tensors has no")) << member;
   }
   EXPECT_THAT(Shown("F.unbind?"), EndsWith("-> Tensor[], a list: unpack(...)"));
-  // Else it is a table like any other.
+  // For other keys the list is a normal table.
   EXPECT_EQ(Shown("{#q, q[3] == nil, q.mine == nil, k == nil}"), "{2, true, true, true}");
   EXPECT_EQ(Shown("q"), "{tensor([0, 1]), tensor([2, 3])}");
   Shown("q.view, n = 'mine', 0 for i, x in ipairs(q) do n = n + x:sum():item() end");
@@ -304,13 +304,13 @@ TEST_F(TensorsTest, SparseTensorsCheckTheirIndices) {
   EXPECT_THAT(ErrorOf("coo(-1)"), HasSubstr("negative index"));
 }
 
-/// What the arguments of one round of calls are made of.
+/// The values that one round of calls uses as arguments.
 struct Filler {
   std::vector<int64_t> shape;
   at::ScalarType dtype;
-  int list_size;  ///< of lists without a fixed size
+  int list_size;  ///< length of lists without a fixed size
   int64_t number;
-  /// What all elements are. Where it is no 0, all tensors but the first are integers: indices.
+  /// The value of all elements. If it is not 0, all tensors but the first have integers: indices.
   int64_t element = 0;
 };
 
@@ -320,14 +320,14 @@ at::Tensor FillTensor(const Filler& filler, bool first) {
   return at::full(filler.shape, filler.element, at::kLong);
 }
 
-/// A value of the type that holds next to nothing; no value where none can be made.
+/// A value of the type, as small as possible; no value if none can be made.
 std::optional<c10::IValue> Fill(const c10::TypePtr& type, const Filler& filler, bool first) {
   using c10::TypeKind;
   switch (type->kind()) {
     case TypeKind::OptionalType:
       return c10::IValue();
     case TypeKind::TensorType:
-      return FillTensor(filler, first);  // anew: an operator may change it
+      return FillTensor(filler, first);  // a new one, since an operator may change it
     case TypeKind::IntType:
     case TypeKind::SymIntType:
       return filler.number;
@@ -361,7 +361,7 @@ std::optional<c10::IValue> Fill(const c10::TypePtr& type, const Filler& filler, 
   }
 }
 
-/// Calls the overload; what it says does not matter.
+/// Calls the overload; its result or error is ignored.
 void CallWith(const c10::OperatorHandle& overload, const Filler& filler) {
   torch::jit::Stack stack;
   for (const c10::Argument& argument : overload.schema().arguments()) {
@@ -375,7 +375,7 @@ void CallWith(const c10::OperatorHandle& overload, const Filler& filler) {
   }
 }
 
-/// Calls the operators from number `first` on; `now` says which one it is at.
+/// Calls the operators from number `first` on; `now` is the number of the current one.
 void CallOperators(size_t first, std::atomic<size_t>& now) {
   const std::vector<std::string>& names = OperatorNames();
   const Filler fillers[] = {{{0}, at::kFloat, 0, 0},
@@ -391,8 +391,8 @@ void CallOperators(size_t first, std::atomic<size_t>& now) {
                             {{1, 2, 2, 2, 2}, at::kFloat, 3, 1, int64_t{1} << 40}};
   for (now = first; now < names.size(); ++now) {
     const Operator* op = FindOperator(names[now]);
-    if (op == nullptr) continue;  // a body of functional.lua
-    // Those whose number is a degree would count to it.
+    if (op == nullptr) continue;  // it is a body of functional.lua
+    // A polynomial's degree would be the large element, and its loop would take very long.
     const bool counts = names[now].find("polynomial") != std::string::npos;
     for (const c10::OperatorHandle& overload : op->overloads) {
       for (const Filler& filler : fillers) {
@@ -402,7 +402,8 @@ void CallOperators(size_t first, std::atomic<size_t>& now) {
   }
 }
 
-// In a child, which says through shared memory where it is: its end is then the operator's name.
+// The operators run in a child, which stores its position in shared memory. If it crashes, the
+// position tells which operator did it.
 TEST_F(TensorsTest, EveryOperatorSurvivesEmptyTensorsAndBadIndices) {
   void* shared = ::mmap(nullptr, sizeof(std::atomic<size_t>), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -430,7 +431,7 @@ TEST_F(TensorsTest, EveryOperatorSurvivesEmptyTensorsAndBadIndices) {
 }
 
 TEST_F(TensorsTest, EveryOperatorRefusesNothingAndWords) {
-  // Whatever the schema, wrong arguments are an error of ours and never a crash.
+  // Whatever the schema, wrong arguments must give an error and never a crash.
   for (const std::string& name : OperatorNames()) {
     const std::string error = ErrorOf("F['" + name + "']('nonsense', {}, 'words', print)");
     EXPECT_THAT(error, Not(HasSubstr("no error"))) << name;
@@ -452,7 +453,7 @@ TEST_F(TensorsTest, PrintsAsPyTorch) {
   EXPECT_THAT(Shown("F.tensor{0/0, 1/0}"), AllOf(HasSubstr("nan"), HasSubstr("inf")));
 }
 
-/// The most memory that this process ever held, in bytes.
+/// The largest memory that this process has used so far, in bytes.
 int64_t PeakMemory() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -462,7 +463,7 @@ int64_t PeakMemory() {
 }
 
 TEST_F(TensorsTest, MemoryIsGivenBackWhileAScriptRuns) {
-  // 1.2 GB in all; Lua's collector alone would see some kilobytes and free nothing.
+  // 1.2 GB are made in all. Lua's collector alone would see some kilobytes and free nothing.
   Shown("x = F.zeros{1024, 1024}");
   const int64_t before = PeakMemory();
   Shown("for i = 1, 300 do local x = F.zeros{1024, 1024} end");

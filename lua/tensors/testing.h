@@ -1,4 +1,4 @@
-// What the tests of this folder share: a state with tensors, as the prompt has it.
+// Shared by the tests of this folder: a state with tensors, as the prompt has it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class TensorsTest : public testing::Test {
   State state_;
 };
 
-/// An expression and what the prompt shows for it.
+/// An expression and the text that the prompt shows for it.
 struct Example {
   std::string text, shown;
 };

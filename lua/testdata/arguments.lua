@@ -1,10 +1,10 @@
--- How layers and losses take their arguments: by position, by name and mixed, for every type there
--- is, from the list of fields that each prints of itself.
+-- How layers and losses take their arguments: by position, by name and mixed. This covers every type, and reads the
+-- fields from the help that each type prints.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
 
--- Smallest arguments that each type takes.
+-- The fewest arguments that each type takes.
 local ARGUMENTS = {
   Linear = {4, 3}, Conv1d = {2, 4, 3}, Conv2d = {2, 4, 3}, ConvTranspose2d = {2, 4, 3}, Embedding = {10, 4},
   LayerNorm = {4}, RMSNorm = {4}, BatchNorm2d = {4}, GroupNorm = {2, 4}, MultiheadAttention = {8, 2},
@@ -20,7 +20,7 @@ local ARGUMENTS = {
   SmoothL1Loss = {}, HuberLoss = {}, BCELoss = {}, KLDivLoss = {}, PoissonNLLLoss = {}, GaussianNLLLoss = {},
   CTCLoss = {}, TripletMarginLoss = {}, CosineEmbeddingLoss = {},
 }
--- Families of 1 to 3 dims.
+-- Types that exist for 1 to 3 dims.
 local FAMILIES = {
   Conv = {2, 4, 3}, ConvTranspose = {2, 4, 3}, BatchNorm = {4}, InstanceNorm = {4}, Dropout = {}, MaxPool = {2},
   AvgPool = {2}, AdaptiveAvgPool = {1}, AdaptiveMaxPool = {1}, ZeroPad = {1}, ConstantPad = {1, 0.5},
@@ -30,8 +30,8 @@ for family, arguments in pairs(FAMILIES) do
   for dims = 1, 3 do ARGUMENTS[family .. dims .. "d"] = arguments end
 end
 
--- The fields in their order, each with what it takes and its default, from the help that prints: a table, or a list
--- where that is too wide.
+-- The fields in order, each with the values it takes and its default. They are read from the printed help, which is a
+-- table, or a list if the table would be too wide.
 local function fields(constructor)
   local list = {}
   local lines = tostring(constructor):gsub("\n +", " "):gmatch("[^\n]+")
@@ -64,7 +64,7 @@ for name, arguments in pairs(ARGUMENTS) do
   local layer = make(copy(arguments))
   expect.equal(layer.type, name)
 
-  -- Parentheses are braces, positions are names.
+  -- Parentheses mean the same as braces, and positions the same as names.
   expect.equal(tostring(make(unpack(arguments))), tostring(layer))
   local by_name = {}
   for i, argument in ipairs(arguments) do by_name[list[i].name] = argument end
@@ -73,12 +73,12 @@ for name, arguments in pairs(ARGUMENTS) do
     local mixed = {arguments[1]}
     for i = 2, #arguments do mixed[list[i].name] = arguments[i] end
     expect.equal(tostring(make(copy(mixed))), tostring(layer))
-    -- The same argument twice is one too many.
+    -- An argument that is given both by position and by name is an error.
     mixed[list[1].name] = arguments[1]
     expect.error(function() make(mixed) end, "arguments.lua:", name, list[1].name)
   end
 
-  -- What is left out is the default: given, it changes nothing.
+  -- Passing the default of an argument changes nothing.
   for i, field in ipairs(list) do
     local value = field.default ~= "required" and field.default ~= "none" and
       load("return " .. field.default)
@@ -88,7 +88,7 @@ for name, arguments in pairs(ARGUMENTS) do
       expect.equal(tostring(make(given)), tostring(layer))
       expect.equal(tostring(make(given).args), tostring(layer.args))
     end
-    -- What is required cannot be left out.
+    -- A required argument cannot be left out.
     if field.default == "required" then
       local without = copy(by_name)
       without[field.name] = nil
@@ -96,7 +96,7 @@ for name, arguments in pairs(ARGUMENTS) do
     end
   end
 
-  -- A name with a letter too many names the right one; one that is none names the type.
+  -- The error for a name with one letter too many suggests the right name; for an unknown name it names the type.
   for _, field in ipairs(list) do
     local misspelled = copy(by_name)
     misspelled[field.name .. "x"] = 1
@@ -104,7 +104,7 @@ for name, arguments in pairs(ARGUMENTS) do
   end
   expect.error(function() make{unpack(arguments), zzzzzzzz = 1} end, "arguments.lua:", name, '"zzzzzzzz"')
 
-  -- No field takes a layer, a coroutine or a cut.
+  -- No field accepts a layer, a coroutine or a cut.
   for _, field in ipairs(list) do
     for _, odd in ipairs{nn.ReLU{}, nn.ReLU, coroutine.create(print), strata.cut()} do
       local given = copy(by_name)
@@ -112,7 +112,7 @@ for name, arguments in pairs(ARGUMENTS) do
       expect.error(function() make(given) end, "arguments.lua:", field.name)
     end
   end
-  -- Each says of its numbers and words what it expects.
+  -- The error for a wrong number or word says what was expected.
   for _, field in ipairs(list) do
     local wrong = nil
     if field.takes:find("^an? integer") or field.takes:find("^a number") then wrong = "text" end
@@ -130,13 +130,13 @@ for name, arguments in pairs(ARGUMENTS) do
       expect.error(function() make(given) end, field.name, '"' .. word .. 'x"', word)
     end
   end
-  -- More positions than fields.
+  -- There may not be more positions than fields.
   local many = {}
   for i = 1, #list + 5 do many[i] = 1 end
   expect.error(function() make(many) end, "arguments.lua:", name)
 end
 
--- Containers take layers by position, in lists too, and nothing else.
+-- Containers take layers by position, also in lists, and nothing else.
 for _, name in ipairs{"Sequential", "Residual"} do
   local make = nn[name]
   local one = make{nn.Linear{4, 4}, nn.ReLU{}}

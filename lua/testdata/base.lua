@@ -1,8 +1,8 @@
--- The functions of Lua's own libraries that the sandbox replaces, and what it leaves as it is.
+-- The functions of Lua's own libraries that the sandbox replaces, and those that it leaves unchanged.
 local strata = require "strata"
 local expect = require "expect"
 
--- table.insert and table.remove, against a list that is built anew.
+-- table.insert and table.remove, compared with a list that is rebuilt each time.
 for _ = 1, 200 do
   local list, wanted = {}, {}
   for i = 1, math.random(0, 8) do
@@ -27,7 +27,7 @@ expect.error(function() table.insert({}) end, "a table, a position and a value")
 expect.error(function() table.insert({}, 1, 2, 3) end, "a table, a position and a value")
 expect.error(function() table.insert("text", 1) end, "table expected")
 
--- math.random stays within its bounds and meets all of them; a seed begins anew.
+-- math.random stays within its bounds and reaches all values; setting a seed starts the sequence again.
 local function met(low, high)
   local seen, count = {}, 0
   for _ = 1, 400 do
@@ -59,7 +59,7 @@ expect.error(function() math.random("six") end, "a whole number")
 expect.error(function() math.randomseed(0.5) end, "a whole number")
 expect.error(function() math.randomseed() end, "a whole number")
 
--- load: text only, from a string or in pieces, with a name for its errors.
+-- load takes text only, as a string or in pieces, and a name for its errors.
 expect.equal(load("return ...")(1), 1)
 expect.equal({load("return 1, 2")()}, {1, 2})
 expect.equal(load("x =") == nil, true)
@@ -78,7 +78,7 @@ load("made_here = 5")()
 expect.equal(made_here, 5)
 made_here = nil
 
--- Coroutines: values both ways, errors, nesting, and what may not be resumed.
+-- Coroutines: values in both directions, errors, nesting, and coroutines that cannot be resumed.
 local function generate(n)
   return coroutine.wrap(function() for i = 1, n do coroutine.yield(i, i * i) end end)
 end
@@ -115,7 +115,7 @@ local through = coroutine.wrap(function() return pcall(function() return corouti
 expect.equal(through(), 1)
 expect.equal({through(2)}, {true, 2})
 
--- pcall and xpcall keep what was raised.
+-- pcall and xpcall return the raised value unchanged.
 local raised = {}
 expect.equal(select(2, pcall(error, raised)) == raised, true)
 expect.equal({pcall(error)}, {false})
@@ -127,7 +127,7 @@ expect.equal({assert(1, 2)}, {1, 2})
 expect.error(function() assert(false) end, "assertion failed")
 expect.error(function() assert(nil, "my words") end, "my words")
 
--- tostring and print ask objects for their own text.
+-- tostring and print use the object's own text.
 local object = setmetatable({}, {__tostring = function() return "an object" end})
 expect.equal(tostring(object), "an object")
 expect.equal(tostring({object, o = object}), "{an object, o=an object}")
@@ -149,13 +149,13 @@ expect.equal(tostring(deep):find("{...}", 1, true) ~= nil, true)
 local shared = {1}
 expect.equal(tostring({shared, shared}), "{{1}, {1}}")
 
--- The collector: asked, never stopped.
+-- The collector can be run, but not stopped.
 expect.equal(collectgarbage(), 0)
 expect.equal(collectgarbage("count") > 0, true)
 expect.error(function() collectgarbage("stop") end, '"collect", "count" or "step"')
 expect.error(function() collectgarbage("generational") end, "generational")
 
--- Tables with metatables of the script's own work as ever.
+-- Tables with metatables made by the script work as usual.
 local Vector = {}
 Vector.__index = Vector
 Vector.__add = function(a, b) return setmetatable({a[1] + b[1]}, Vector) end

@@ -1,5 +1,5 @@
--- Values that pass layers, parameters that layers share, and how ranks share layers: what each
--- constructor makes, and every wrong use of it. (What they compute: lua/engine.)
+-- strata.skip and join, strata.tied, and split layers: what each constructor makes, and every wrong use
+-- of it. (Their results are tested in lua/engine.)
 local strata = require "strata"
 local nn = strata.nn
 local expect = require "expect"
@@ -14,7 +14,7 @@ local function job(layers, more)
 end
 local function wide() return nn.Linear{4, 4} end
 
--- Connections: the shapes that stages receive.
+-- Skips change the shapes that stages receive.
 local plan = job({strata.skip{"a"}, wide(), strata.skip{"b"}, wide(), strata.join{"b", how = "cat"},
                   nn.Linear{8, 4}, strata.join{"a"}}):plan{partition = {0, 2, 4, 7}, pipe = 3}
 local received = {}
@@ -44,7 +44,7 @@ expect.error(function() strata.join{"a", how = "cat", dims = 2} end, 'did you me
 expect.error(function() strata.skip{7} end, "key")
 expect.error(function() strata.skip{"a", "b"} end, "skip")
 
--- A list of layers may come from functions, and from lists in lists.
+-- A list of layers may come from functions and from lists within lists.
 local function block(key, body) return {strata.skip{key}, body, strata.join{key}} end
 local nested = job(strata.times(3, function(i) return block("block " .. i, {wide(), nn.ReLU{}}) end))
 expect.equal(#nested:plan{}.layers, 12)

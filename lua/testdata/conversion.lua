@@ -1,10 +1,10 @@
--- Values on their way out of Lua and back, through JSON and through the arguments of layers: what
--- is kept, what is another kind afterwards, what is refused.
+-- Conversion of Lua values to data and back, through JSON and through the arguments of layers: what is
+-- kept, what becomes another kind of value, and what is refused.
 local strata = require "strata"
 local expect = require "expect"
 local json, nn = strata.json, strata.nn
 
--- Numbers: whole ones are integers up to 2^53, where doubles begin to skip some.
+-- Whole numbers are integers up to 2^53, beyond which doubles skip integers.
 for _, case in ipairs{
   {0, "0"}, {-0.0, "-0.0"}, {1, "1"}, {-1, "-1"}, {0.5, "0.5"}, {1e15, "1000000000000000"},
   {2 ^ 31, "2147483648"}, {-2 ^ 31, "-2147483648"}, {2 ^ 53, "9007199254740992"},
@@ -16,7 +16,7 @@ for _, case in ipairs{
   expect.equal(json.encode{case[1]}, "[" .. case[2] .. "]")
 end
 
--- What is read again is the same number, to the last bit.
+-- A number that is written and read again is the same to the last bit.
 for _ = 1, 500 do
   local number = (math.random() - 0.5) * 2 ^ math.random(-300, 300)
   expect.equal(json.decode(json.encode(number)) == number, true)
@@ -32,7 +32,7 @@ end
 expect.equal(1 / json.decode(json.encode(-0.0)) == -1 / 0, true)
 expect.error(function() json.decode "1e400" end, "not valid JSON", "1e400")
 
--- Integers that a number of Lua's would change are refused, wherever they stand.
+-- Integers that a Lua number cannot represent exactly are refused everywhere.
 for _, text in ipairs{
   "9007199254740993", "-9007199254740993", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
   "18446744073709551615", "18446744073709551616", "-9223372036854775809", "123456789012345678901234567890",
@@ -42,14 +42,14 @@ for _, text in ipairs{
   end
 end
 
--- So are numbers that JSON has no words for.
+-- Numbers that JSON cannot represent are refused too.
 expect.errors{
   {function() json.encode(0 / 0) end, "the value: JSON has no number for"},
   {function() json.encode{a = {1, 1 / 0}} end, "the value.a[2]: JSON has no number for inf"},
   {function() json.encode{[3] = -1 / 0} end, "the value[3]: JSON has no number for -inf"},
 }
 
--- Texts: bytes in, bytes out, where they are UTF-8; other bytes are refused.
+-- Texts keep their bytes if they are UTF-8; other bytes are refused.
 for _, text in ipairs{"", "a", "a\0b", "\1\2\31", "\"\\/", "\127", "é", "日本語", "😀", "\r\n\t", ("x"):rep(10000)} do
   expect.equal(json.decode(json.encode(text)) == text, true)
   expect.equal(json.decode(json.encode{[text] = 1})[text], 1)
@@ -59,7 +59,7 @@ expect.errors{
   {function() json.encode{a = {"ok", "b\128"}} end, "the value.a[2]:", "index 1: 0x80"},
   {function() json.encode{["\192\175"] = 1} end, "the value:", "index 0: 0xC0"},
   {function() json.encode "\195" end, "incomplete UTF-8"},
-  {function() json.encode "\237\160\128" end, "UTF-8"}, -- half of a pair
+  {function() json.encode "\237\160\128" end, "UTF-8"}, -- half of a surrogate pair
 }
 expect.equal(json.encode "\0", '"\\u0000"')
 expect.equal(json.encode "a\nb", '"a\\nb"')
@@ -67,7 +67,7 @@ expect.equal(json.decode [["\u0041\u00e9\u65e5\ud83d\ude00"]], "Aé日😀")
 expect.error(function() json.decode [["\ud83d"]] end, "surrogate")
 expect.error(function() json.decode '"\255"' end, "UTF-8")
 
--- Tables: lists stay lists, holes are null; names stay names, those of digits too.
+-- Lists stay lists, and holes become null; names stay names, even those that consist of digits.
 for _, case in ipairs{
   {{}, "[]"}, {{{}}, "[[]]"}, {{1, nil, 3}, "[1,null,3]"}, {{nil, nil, 3}, "[null,null,3]"},
   {{a = {}}, '{"a":[]}'}, {{b = 1, a = 2, B = 3}, '{"B":3,"a":2,"b":1}'}, {{[" "] = 1, [""] = 2}, '{"":2," ":1}'},
@@ -110,12 +110,12 @@ expect.errors{
   {function() json.decode '[{"": {"x": 1, "\\u0078": 2}}]' end, 'the key "x" comes twice'},
   {function() json.null.x = 1 end, "cannot be changed"},
 }
--- A null says no more to the library than a nil does; what was an object is an ordinary table.
+-- For the library a null is the same as nil, and a table marked as an object is an ordinary table.
 expect.equal(tostring(nn.Linear(json.decode '{"in_features": 2, "out_features": 3, "bias": null}')),
   tostring(nn.Linear{2, 3}))
 expect.equal(strata.schedule("gpipe", json.decode "{}").ranks, 1)
 
--- A table may stand in several places, but not in itself.
+-- A table may occur in several places, but not within itself.
 local shared = {1}
 expect.equal(json.encode{shared, shared, {shared}}, "[[1],[1],[[1]]]")
 local function ring(length)
@@ -144,7 +144,7 @@ end
 expect.error(function() json.encode(nest(1002)) end, "nested too deeply")
 expect.error(function() json.decode(("["):rep(1e6)) end, "nested")
 
--- Functions are where they were written; a topology is its sizes.
+-- A function is converted to the place where it was written, a topology to its sizes.
 local function f() return 1 end
 expect.equal(json.decode(json.encode(f))["function"]:match("conversion.lua:%d+$") ~= nil, true)
 expect.equal(json.encode(strata.topology{pipe = 2, data = 3}), '{"data":3,"pipe":2}')
@@ -178,13 +178,13 @@ expect.equal(json.encode({1, {}}, 0), "[\n1,\n[]\n]")
 expect.equal(json.encode({a = {1}}, 1), '{\n "a": [\n  1\n ]\n}')
 expect.equal(json.encode({1}, -5), "[1]")
 
--- Nothing of a metatable goes along, and nothing runs.
+-- Metatables are not converted, and none of their functions runs.
 local ran = false
 local odd = setmetatable({1}, {__index = function() ran = true return 2 end, __len = function() ran = true return 9 end})
 expect.equal(json.encode(odd), "[1]")
 expect.equal(ran, false)
 
--- The arguments of layers come back as they were given.
+-- The arguments of a layer can be read as they were given.
 local Own = strata.layer{name = "Own", init = function(self, ...) self.got = {...} seen = {...} end,
   forward = function(self, x) return x end}
 for _, argument in ipairs{1, 0.5, "text", true, 2 ^ 60, {1, {2, "x"}}, {a = {b = {c = 1}}}} do

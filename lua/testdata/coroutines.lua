@@ -1,11 +1,11 @@
--- The library inside of coroutines, and coroutines inside of what the library calls.
+-- Use of the library within coroutines, and of coroutines within functions that the library calls.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
 
 local function inside(f) return coroutine.wrap(f)() end
 
--- Everything works in a coroutine, at any depth, with its own errors and places.
+-- Everything works in a coroutine at any depth, with the right errors and places.
 local function job()
   return strata.job{
     input = {shape = {4}}, layers = strata.times(3, function() return nn.Linear{4, 4} end), device = "cpu",
@@ -33,7 +33,7 @@ for _, f in ipairs{
   expect.equal(coroutine.status(co), "dead")
 end
 
--- Values that were made in one live on when it is dead.
+-- Values made in a coroutine stay valid after it has ended.
 local made = {}
 for i = 1, 20 do
   coroutine.wrap(function()
@@ -48,7 +48,7 @@ for i = 1, 20 do
   expect.equal(made[i].f(), i)
 end
 
--- A function that the library calls cannot yield through it; it is told so, and all goes on.
+-- A function called by the library cannot yield; that is an error, and the script can continue after it.
 local function yields() coroutine.yield("out") end
 local Own = strata.layer{name = "Own", init = yields, forward = function(self, x) return x end}
 for _, f in ipairs{
@@ -71,7 +71,7 @@ for _, f in ipairs{
 end
 expect.error(function() coroutine.yield() end, "yield")
 
--- Where Lua itself calls, a function may yield: metamethods, iterators, pcall.
+-- A function called by Lua itself may yield: metamethods, iterators, pcall.
 local meta = setmetatable({}, {
   __add = function(_, x) return coroutine.yield(x) end,
   __index = function(_, k) return coroutine.yield(k) end,
@@ -101,7 +101,7 @@ for i, row in batches(100) do
 end
 expect.equal(seen, 100)
 
--- Statuses, seen from all sides.
+-- coroutine.status, called from inside and outside of the coroutine.
 local outer
 outer = coroutine.create(function()
   expect.equal(coroutine.status(outer), "running")

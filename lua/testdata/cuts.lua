@@ -1,5 +1,5 @@
--- Where lists of layers are cut: nested lists, repetitions and marks against the flat list that they
--- stand for, and every method of partition on random networks.
+-- Where lists of layers are cut: nested lists, repetitions and marks are compared with the equivalent flat
+-- list, and every method of partition runs on random networks.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
@@ -10,7 +10,7 @@ local function job(layers, more)
   return strata.job(keys)
 end
 
--- A random list with lists and repetitions in it, and the names and cuts of the flat one.
+-- A random list that contains lists and repetitions, and the names and cuts of the equivalent flat list.
 local function random_list(depth, names, cuts)
   local list = {}
   for _ = 1, math.random(0, 3) do
@@ -41,7 +41,7 @@ for _ = 1, 200 do
   local made = job(list)
   expect.equal(#made.layers, #names)
   for i, layer in ipairs(made.layers) do expect.equal(layer.name, names[i]) end
-  -- Marks say where the stages begin, when there are as many of them.
+  -- If there are as many marks as needed, the stages begin at the marks.
   local bounds = made:plan{pipe = #cuts + 1}.bounds
   if #cuts > 0 then
     local wanted = {0}
@@ -52,7 +52,7 @@ for _ = 1, 200 do
   end
 end
 
--- Methods on random networks: stages that cover the list in order, none of them empty.
+-- All methods on random networks must give stages that cover the list in order, none of them empty.
 local function network(count)
   local layers, weights = {}, {}
   for i = 1, count do
@@ -87,7 +87,7 @@ for _ = 1, 100 do
   end
 end
 
--- By type: each stage has its share of the layers whose type the expression finds, ignoring case.
+-- "type:": each stage gets its share of the layers whose type matches the expression, ignoring case.
 local types = job{nn.Linear{4, 4}, nn.ReLU{}, nn.Linear{4, 4}, nn.Tanh{}, nn.Linear{4, 4}, nn.ReLU{}, nn.Linear{4, 4}}
 local function counts(expression, pipe)
   local bounds = types:plan{pipe = pipe, partition = "type:" .. expression}.bounds
@@ -107,7 +107,7 @@ expect.equal(#types:plan{pipe = 2, partition = "type:^(ReLU|Tanh)$"}.bounds, 3)
 local named = job{function(x) return x end, nn.ReLU{}, function(x) return x end}
 expect.equal(#named.layers, 3)
 
--- A function gets the layers and the number of stages, and its cuts are checked like all others.
+-- A function gets the layers and the number of stages; its cuts are checked like all others.
 local seen
 local function cut_by(f) return types:plan{pipe = 2, partition = f}.bounds end
 expect.equal(cut_by(function(layers, stages)
@@ -138,7 +138,7 @@ expect.errors{
   {function() types:plan{pipe = 8} end, "8 stages", "7"},
 }
 
--- Lists that are no lists of layers.
+-- Values that are not lists of layers.
 local function refuse(layers, ...) return {function() job(layers) end, "cuts.lua:", ...} end
 expect.errors{
   refuse({}, "layers"), refuse({{}, {{}}}, "layers"), refuse({7}, "layers[1]", "the number 7"),
@@ -152,7 +152,7 @@ local endless = {}
 endless[1] = endless
 expect.error(function() job(endless) end, "cuts.lua:", "nested")
 
--- times counts from 0, and gives its function's values as they are.
+-- times counts from 0, and returns the values of its function unchanged.
 for n = 0, 20 do
   local list = strata.times(n, function(i) return i end)
   expect.equal(#list, n)

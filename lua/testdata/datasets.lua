@@ -1,9 +1,9 @@
--- Data of files and the steps over it, as far as no tensor is needed.
+-- Data from files, and steps on it, as far as they need no tensors.
 local strata = require "strata"
 local expect = require "expect"
 local data, nn = strata.data, strata.nn
 
--- Data is opened when somebody asks what it holds.
+-- Data is opened when its content is first read.
 local houses = data.csv{"tables/houses.csv", target = "price"}
 expect.equal(houses.options.path, "tables/houses.csv")
 expect.equal(#houses, 12)
@@ -11,7 +11,7 @@ expect.equal(tostring(houses):match("^csv: 12 rows of [^\n]*, 3 columns as 4 num
 expect.equal(tostring(houses):find("float32 (4,) -> float32 (1,)", 1, true) ~= nil, true)
 expect.equal(data.csv{"tables/missing.csv"}.options.path, "tables/missing.csv")
 
--- Steps are data, too.
+-- The result of a step is data too.
 local train, test, rest = houses:split{0.5, 0.25, 0.25, seed = 3}
 expect.equal({#train, #test, #rest}, {6, 3, 3})
 expect.equal({#houses:split{5, 2}}, {5})
@@ -24,7 +24,7 @@ expect.equal(#houses:shuffle(7):cache(), 12)
 expect.equal(tostring(houses:take(4)):match("^[^\n]*"):match("the first 4"), "the first 4")
 expect.equal(houses:take(4).of.options.path, "tables/houses.csv")
 
--- A job knows their shapes.
+-- A job knows the shapes of its data.
 local function planned(source, ...)
   return strata.job{
     layers = {...}, data = source, batch = {micro_batches = 1, micro_batch_size = 3}, device = "cpu",
@@ -67,7 +67,7 @@ expect.errors{
   {function() return #data.text{"tables/houses.csv", length = 4, tokenizer = "tables/houses.csv"} end, "expected a Hugging Face"},
 }
 
--- Where scripts may read.
+-- The files that scripts may read.
 expect.errors{
   {function() return #data.csv{"/etc/passwd"} end, "datasets.lua:", "below the script's folder", '"/etc/passwd"', "--allow_read=DIR"},
   {function() return #data.csv{"../BUILD"} end, "below the script's folder", "--allow_read=DIR"},

@@ -1,9 +1,9 @@
--- What scripts must not reach or break: no way to files, code or other states, no library that is
--- spoilt for others, and nothing that a pcall can hide.
+-- What scripts must not reach or break: they get no access to files, code or other states, cannot change
+-- a library for others, and cannot hide anything by pcall.
 local strata = require "strata"
 local expect = require "expect"
 
--- What there is, exactly: a new name here is a decision, not an accident.
+-- The exact list of globals. A new name here must be a decision, not an accident.
 local function names(t)
   local list = {}
   for name in pairs(t) do list[#list + 1] = name end
@@ -29,7 +29,7 @@ expect.equal(names(string),
 expect.equal(names(bit), "arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex")
 for _, name in ipairs{"dump", "gfind", "buffer"} do expect.equal(string[name], nil) end
 
--- Bytecode is refused whatever its way in.
+-- Bytecode is refused in every form.
 for _, bytes in ipairs{"\27LJ\2\n", "\27Lua", "\27", "\27LJ\1" .. ("\0"):rep(100)} do
   local loaded, why = load(bytes)
   expect.equal(loaded, nil)
@@ -43,23 +43,23 @@ for _, bytes in ipairs{"\27LJ\2\n", "\27Lua", "\27", "\27LJ\1" .. ("\0"):rep(100
     return bytes
   end)), nil)
 end
--- Piece by piece is the same, and with a line before it, it is text that does not parse.
+-- It is also refused in pieces. With a line before it, it is text that does not parse.
 local pieces = {"\27", "L", "J"}
 expect.equal((load(function() return table.remove(pieces, 1) end)), nil)
 expect.equal((load("\n\27LJ\2")), nil)
 expect.equal((load("#!\n\27LJ\2")), nil)
 
--- No function reads or writes another's environment; upvalues stay private.
+-- No function can read or write the environment of another; upvalues stay private.
 local secret = "private"
 local function holder() return secret end
 expect.equal(holder(), "private")
 expect.equal(pcall(function() return debug.getupvalue(holder, 1) end), false)
 local sandboxed = load("x_of_load = 1 return x_of_load")
 expect.equal(sandboxed(), 1)
-expect.equal(x_of_load, 1) -- load has the script's globals, as ever
+expect.equal(x_of_load, 1) -- load uses the script's globals, as usual
 x_of_load = nil
 
--- Metatables of the library's objects show their name and nothing else, and cannot be replaced.
+-- The metatables of the library's objects show only their name and cannot be replaced.
 local objects = {
   layer = strata.nn.ReLU{}, ["layer type"] = strata.nn.ReLU, topology = strata.topology(4),
   grid = strata.topology(4):grid(0), program = strata.schedule("gpipe"), cut = strata.cut(),
@@ -82,7 +82,7 @@ for name, object in pairs(objects) do
   expect.equal(object == nil, false)
   expect.equal(#tostring(object) > 0, true)
 end
--- Methods want their object and no other.
+-- Methods accept only their own type of object.
 for _, call in ipairs{
   function() strata.topology(4).rank(strata.nn.ReLU{}, {}) end,
   function() strata.topology(4).coord({}, 0) end,
@@ -94,12 +94,12 @@ for _, call in ipairs{
   expect.error(call, "escapes.lua:", "expected a")
 end
 
--- The string metatable is everyone's: it shows no table and takes no change.
+-- The metatable of strings is shared by all: it cannot be read or changed.
 expect.equal(getmetatable "x", "string")
 expect.error(function() setmetatable("x", {}) end, "table expected")
 expect.equal(("x").upper, string.upper)
 
--- What finalisers do with dead objects is nothing.
+-- Finalisers of the script's tables are never called.
 for _ = 1, 50 do
   setmetatable({}, {__gc = function() error("never") end})
   local held = {strata.topology(4)}
@@ -107,7 +107,7 @@ for _ = 1, 50 do
 end
 collectgarbage()
 
--- pcall catches what a script raised, and the script goes on.
+-- pcall catches the script's own errors, and the script continues.
 for _, raise in ipairs{
   function() error("text") end, function() error({}) end, function() error() end,
   function() strata.nn.Linear{} end, function() local x = nil + 1 end, function() ("x"):rep(1, 2, 3)() end,
@@ -119,11 +119,11 @@ for _, raise in ipairs{
   expect.equal((coroutine.resume(coroutine.create(raise))), false)
   expect.equal((xpcall(raise, function() return "handled" end)), false)
 end
--- A handler that fails itself ends, too.
+-- A message handler that fails ends as well.
 expect.equal((xpcall(error, function() error("again") end)), false)
 expect.equal((xpcall(function() local function f() return 1 + f() end f() end, tostring)), false)
 
--- Texts that would fill the memory fail.
+-- Texts that would fill the memory are errors.
 for _, bomb in ipairs{
   function() return ("x"):rep(2 ^ 31 - 1) end,
   function() local s = "x" while true do s = s .. s end end,
@@ -134,7 +134,7 @@ for _, bomb in ipairs{
   collectgarbage()
 end
 
--- Deep recursion ends in every direction.
+-- Deep recursion is an error in every form.
 local function deep(n) return n == 0 and 0 or 1 + deep(n - 1) end
 expect.equal(deep(1000), 1000)
 expect.equal((pcall(deep, 1e7)), false)
@@ -147,7 +147,7 @@ local called = setmetatable({}, {})
 getmetatable(called).__call = called
 expect.equal((pcall(called)), false)
 
--- Coroutines: neither their number nor their nesting brings anything down.
+-- Neither many coroutines nor deeply nested ones crash the process.
 local many = {}
 for i = 1, 2000 do
   many[i] = coroutine.create(function(x) return x, coroutine.yield(i) end)

@@ -1,7 +1,7 @@
--- What the tests beside this file say of values and errors.
+-- Assertions about values and errors, for the tests in this folder.
 local expect = {}
 
--- The two print the same.
+-- Fails unless both values print the same.
 function expect.equal(got, wanted)
   local g, w = tostring(got), tostring(wanted)
   if type(got) ~= type(wanted) or g ~= w then
@@ -9,7 +9,7 @@ function expect.equal(got, wanted)
   end
 end
 
--- f fails, and its message holds each of the texts.
+-- Fails unless f raises an error whose message contains each of the texts.
 function expect.error(f, ...)
   local ok, message = pcall(f)
   if ok then error("expected an error with " .. tostring{...}, 2) end
@@ -20,7 +20,7 @@ function expect.error(f, ...)
   end
 end
 
--- Each case is {f, text, ...}; all that are wrong are shown at once.
+-- Runs expect.error on each case, {f, text, ...}, and reports all failures together.
 function expect.errors(cases)
   local wrong = {}
   for i, case in ipairs(cases) do

@@ -1,8 +1,8 @@
--- require, strata.read and strata.load: files below the script's folder and no others.
+-- require, strata.read and strata.load: they read files below the script's folder and no others.
 local strata = require "strata"
 local expect = require "expect"
 
--- A module runs once, gets its name, and may give anything.
+-- A module runs once, gets its name as an argument, and may return any value.
 local counter = require "modules.counter"
 expect.equal(counter, {name = "modules.counter", loads = 1})
 expect.equal(require "modules.counter" == counter, true)
@@ -13,10 +13,10 @@ expect.equal(require "modules.shebang", 7)
 expect.equal(require "strata" == strata, true)
 expect.equal(require "expect" == expect, true)
 
--- Two that ask for each other: the inner one sees true, and nothing loads for ever.
+-- Of two modules that require each other, the inner one gets true; loading does not go on for ever.
 expect.equal(require "modules.first", {second = {first = true}})
 
--- One that fails says where, each time that it is asked for.
+-- A module that fails reports its place, each time that it is required.
 for _ = 1, 2 do
   for name, place in pairs{broken = "2:", failing = "2: cannot be loaded"} do
     local ok, message = pcall(require, "modules." .. name)
@@ -46,7 +46,7 @@ expect.errors{
   {function() require {} end, "the name of a file", "a list of 0"},
 }
 
--- strata.read gives a file's bytes.
+-- strata.read returns a file's bytes.
 expect.equal(strata.read "modules/text.txt", "no job")
 expect.equal(strata.read "./modules/inner/name.txt", "inner")
 expect.equal(strata.read("modules/bytecode.lua"):byte(), 27)
@@ -66,7 +66,7 @@ expect.errors{
   {function() strata.read(7) end, "a file's path", "the number 7"},
 }
 
--- strata.load: another script's job, evaluated anew, in its own folder, with its defaults.
+-- strata.load evaluates the job of another script, in that script's folder and with its defaults.
 local inner = strata.load "modules/inner/job.lua"
 expect.equal(inner.name, "inner")
 expect.equal(#inner.layers, 2)
@@ -75,7 +75,7 @@ expect.equal(inner.layers[1].where:find("modules/inner/job.lua:8", 1, true) ~= n
 expect.equal(strata.load "modules/inner/job.lua" ~= inner, true)
 expect.equal(inner:plan{pipe = 2, micro_batches = 1, micro_batch_size = 1}.bounds, {0, 1, 2})
 
--- A table sets the script's options and keys of its job.
+-- A table sets options of the script and keys of its job.
 local deep = strata.load("modules/inner/job.lua", {depth = 5, pipe = 3, micro_batches = 2, micro_batch_size = 1})
 expect.equal(#deep.layers, 5)
 expect.equal(#deep:plan{}.stages, 3)
@@ -90,7 +90,7 @@ expect.errors{
   {function() strata.load("modules/inner/job.lua", {5}) end, "the number 5 without a name"},
   {function() strata.load("modules/inner/job.lua", 5) end, "a table of options", "the number 5"},
 }
--- The options of the one that loads are its own.
+-- The options of the loading script are not affected.
 expect.equal(strata.options{depth = 1}.depth, 1)
 expect.errors{
   {function() strata.load "modules/counter.lua" end, "must return a job", "a table with the key loads"},
@@ -105,7 +105,7 @@ expect.errors{
   {function() strata.load {} end, "the path of a script", "a list of 0"},
 }
 
--- After all of that, files are still found from here.
+-- After all this, files are still found relative to this script.
 expect.equal(strata.read "modules/text.txt", "no job")
 expect.error(function() require "size" end, "there is no file")
 expect.equal(require "modules.inner.size", 6)

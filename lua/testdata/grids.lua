@@ -1,8 +1,8 @@
--- Topologies and grids against plain restatements of DeepSpeed's rules, and their errors.
+-- Topologies and grids compared with simple implementations of DeepSpeed's rules, and their errors.
 local strata = require "strata"
 local expect = require "expect"
 
--- strata.topology(n): prime factors in descending order, dealt to pipe and data in turn.
+-- strata.topology(n): prime factors in descending order, given to pipe and data in turn.
 local function dealt(n)
   local factors, rest, divisor = {}, n, 2
   while rest > 1 do
@@ -25,7 +25,7 @@ for n = 1, 200 do
   expect.equal(t.dims, {pipe, data})
 end
 
--- Three ways to say the same.
+-- Three ways to write the same topology.
 for pipe = 1, 3 do
   for data = 1, 3 do
     for model = 1, 3 do
@@ -34,7 +34,7 @@ for pipe = 1, 3 do
       expect.equal(t ~= strata.topology({"data", "pipe", "model"}, {data, pipe, model}), true)
       expect.equal(tostring(t), ("pipe=%d data=%d model=%d (%d rank%s)"):format(pipe, data, model, t.world_size,
         t.world_size == 1 and "" or "s"))
-      -- parallel takes a topology: what it says of the grid is what the plan has.
+      -- parallel takes a topology; the plan has the same grid.
       if data == 1 and model == 1 then
         local job = strata.job{
           input = {shape = {4}}, layers = strata.times(3, function() return strata.nn.Linear{4, 4} end),
@@ -48,7 +48,7 @@ end
 expect.equal(strata.topology{pipe = 2} == strata.topology{pipe = 2, data = 1}, false)
 expect.equal(strata.topology{pipe = 2} == 2, false)
 
--- The text of a rank: the axes that are left, each with two digits.
+-- repr(rank) shows the axes that are not omitted, each with an index of two digits.
 local t = strata.topology({"pipe", "data", "model"}, {2, 3, 4})
 for rank = 0, t.world_size - 1 do
   local c = t:coord(rank)
@@ -61,13 +61,13 @@ local wide = strata.topology({"model"}, {101})
 expect.equal(wide:repr(100), "model_100")
 expect.equal(wide:repr(7), "model_07")
 
--- Filters: none gives all, all give one, an index that is too large gives none or is refused.
+-- Filters: an empty one returns all ranks, a full one returns one; a too large index returns none or is refused.
 expect.equal(#t:filter{}, 24)
 for rank = 0, 23 do expect.equal(t:filter(t:coord(rank)), {rank}) end
 expect.equal(t:filter{pipe = 1, model = 0}, {12, 16, 20})
 expect.equal(t:axis("pipe", 0), t:filter{pipe = 0})
 
--- Groups: each kind covers all ranks, each rank once.
+-- Groups of each kind contain every rank once.
 local function covers(lists, size)
   local seen = {}
   for _, list in ipairs(lists) do
@@ -95,13 +95,13 @@ for rank = 0, 23 do
   expect.equal(g.groups.slice, t:filter{pipe = c.pipe, data = c.data})
   expect.equal(g.groups.model, t:filter{data = c.data})
   expect.equal(g.sizes, {pipe = 2, data = 3, model = 4})
-  -- A pair for each rank and the next one of its pipe, the last with the first.
+  -- There is a pair for each rank and the next one of its pipe; the last one pairs with the first.
   expect.equal(#g.p2p_groups, 24)
   expect.equal(tostring(g):find(("rank %d of "):format(rank), 1, true), 1)
 end
 for _, lists in pairs(by_kind) do expect.equal(covers(lists, 24), true) end
 
--- Axes that a grid lacks have the size 1.
+-- An axis that a grid lacks has size 1.
 local flat = strata.topology{data = 3}:grid(2)
 expect.equal(flat.stage_id, 0)
 expect.equal(flat.data_parallel_id, 2)

@@ -1,4 +1,4 @@
--- strata.layer's init: the names that parameters get, in any nesting, and what init must not do.
+-- The init of strata.layer: the names of parameters, in any nesting, and what init must not do.
 local strata = require "strata"
 local expect = require "expect"
 
@@ -6,7 +6,7 @@ local function layer(init)
   return strata.layer{name = "Own", init = init, forward = function(self, x) return x end}
 end
 
--- A random nesting of tables: as many parameters as are put in it, each with a shape of its own.
+-- A random nesting of tables with a given number of parameters, each with a shape of its own.
 local function fill(self, table, depth)
   local elements = 0
   for i = 1, math.random(3) do
@@ -28,7 +28,7 @@ for _ = 1, 100 do
   expect.equal(made.parameters, elements)
 end
 
--- What is no parameter may stand beside them: any value, functions and tables of the script's.
+-- Other values may be stored beside parameters: any value, and the script's functions and tables.
 local made = layer(function(self, size)
   self.size, self.text, self.yes, self.no = size, "text", true, nil
   self.helper = function() return size end
@@ -38,7 +38,7 @@ local made = layer(function(self, size)
 end){3}
 expect.equal(made.parameters, 3)
 
--- One parameter has one name.
+-- A parameter has exactly one name.
 expect.errors{
   {function() layer(function(self) self.a = self:parameter{2} self.b = self.a end){} end,
     "initial.lua:", "keeps one parameter as a and as b"},
@@ -53,7 +53,7 @@ expect.errors{
   {function() layer(function(self) self[0] = self:parameter{2} end){} end, "the number 0"},
 }
 
--- Sizes: whole, not negative, not larger than any machine.
+-- Sizes must be whole, not negative, and small enough for a machine.
 expect.errors{
   {function() layer(function(self) self.a = self:parameter{-1} end){} end, "size -1"},
   {function() layer(function(self) self.a = self:parameter{2 ^ 50} end){} end, "fits no machine"},
@@ -69,12 +69,12 @@ expect.errors{
   {function() layer(function(self) self.a = self:parameter() end){} end, "initial.lua:", "nothing"},
 }
 
--- self:parameter belongs into init: kept for later, it refuses.
+-- self:parameter works only in init; kept for later, it throws.
 local kept
 layer(function(self) kept = self self.a = self:parameter{2} end){}
 expect.error(function() kept:parameter{2} end, "initial.lua:", "belongs into the layer's init")
 
--- init may make layers of its own type no deeper than the stack; its errors are its own.
+-- init may make layers of its own type, as deep as the stack allows; errors in it are its own.
 local Nested
 Nested = layer(function(self, depth)
   if depth > 0 then self.below = Nested{depth - 1} end
@@ -91,7 +91,7 @@ expect.errors{
   {function() layer(function(self) self.parameter = 7 self.a = self:parameter{2} end){} end, "initial.lua:"},
 }
 
--- The constructor's own mistakes.
+-- Mistakes in the call of strata.layer itself.
 local function declare(t, ...) return {function() strata.layer(t) end, "initial.lua:", ...} end
 local function forward(self, x) return x end
 expect.errors{

@@ -1,4 +1,4 @@
--- strata.job and what a job and its plan say; overrides; errors.
+-- strata.job, and the content of a job and its plan; overrides; errors.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
@@ -17,7 +17,7 @@ local function job(more)
   return strata.job(keys)
 end
 
--- The keys, given and by default.
+-- The keys of a job, given and by default.
 local j = job()
 expect.equal(j.name, "net")
 expect.equal(#j.layers, 5)
@@ -74,7 +74,7 @@ expect.equal(plan.topology.world_size, 2)
 expect.error(function() return plan.bound end, "bound", "bounds")
 expect.error(function() plan.bounds = {} end, "cannot be changed")
 
--- Overrides: bare members of parallel and batch, nested tables, methods, functions; the job stays.
+-- Overrides: members of parallel and batch by themselves, nested tables, methods, functions. The job stays unchanged.
 expect.equal(j:plan{}.topology.world_size, 1)
 expect.equal(#j:plan{pipe = 3}.stages, 3)
 expect.equal(#j:plan{parallel = {pipe = 3}}.stages, 3)
@@ -92,12 +92,12 @@ expect.equal(j:plan{schedule = "gpipe", pipe = 2}.program.name, "gpipe")
 expect.equal(j:plan{pipe = 2}.program.name, "1f1b")
 expect.equal(j.batch.micro_batches, 4)
 
--- Marks in the list are cuts, unless something else is said.
+-- Marks in the list are cuts, unless the partition says otherwise.
 local marked = job{layers = {nn.Linear{8, 8}, strata.cut(), nn.Linear{8, 8}, nn.Linear{8, 4}}}
 expect.equal(marked:plan{pipe = 2}.bounds, {0, 1, 3})
 expect.equal(marked:plan{pipe = 3, partition = "uniform"}.bounds, {0, 1, 2, 3})
 
--- Errors of overrides name the nearest key.
+-- Errors about overrides name the nearest key.
 expect.error(function() j:plan{pip = 2} end, "jobs.lua:", "pip", "pipe")
 expect.error(function() j:plan{pipe = "two"} end, "pipe")
 expect.error(function() j:plan{pipe = 0} end, "pipe")
@@ -121,7 +121,7 @@ expect.error(function() j:plan{optimizer = {"sgd", momentun = 1}} end, "momentun
 expect.error(function() j:plan{batch = {micro_batches = 0}} end, "micro_batches")
 expect.error(function() j:plan{device = "tpu"} end, "tpu")
 
--- Errors of the declaration.
+-- Errors in the declaration.
 expect.error(function() strata.job(7) end, "a table: strata.job{", "the number 7")
 expect.error(function() strata.job() end, "a table: strata.job{", "nothing")
 expect.error(function() strata.job{} end, "no layers")
@@ -140,16 +140,16 @@ expect.error(function() job{parallel = {pip = 2}} end, "pip", "pipe")
 expect.error(function() job{lr_schedule = {"cosin"}} end, "cosin", "cosine")
 expect.error(function() job{clip = 0} end, "clip")
 
--- Shapes that do not fit name both layers.
+-- The error for shapes that do not fit names both layers.
 expect.error(function()
   job{layers = {nn.Linear{8, 16}, nn.ReLU{}, nn.Linear{15, 4}}}:plan{}
 end, "layer 2", "Linear(15, 4", "16")
 
--- Schedules from text and from functions.
+-- Schedules given as text and as functions.
 local csv = strata.schedule("gpipe", {ranks = 2, micro_batches = 4}):csv()
 expect.equal(strata.schedule.parse(csv, {micro_batches = 4}):check(), true)
 
--- Options without a command line are their defaults.
+-- Without a command line, options have their defaults.
 local options = strata.options{width = 4, word = "x", flag = true, ratio = 0.5}
 expect.equal(options.width, 4)
 expect.equal(options.word, "x")

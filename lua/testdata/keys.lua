@@ -1,5 +1,5 @@
--- Every key of a job: what it takes, what it refuses, and that an override does what the key in the
--- script would do.
+-- Every key of a job: the values it takes, the values it refuses, and that an override has the same effect
+-- as the key in the script.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
@@ -16,7 +16,7 @@ local function job(more)
   return strata.job(keys)
 end
 
--- What plan{...} takes is what the script could have said: both give the same plan and the same keys.
+-- plan{...} takes the keys that the script could have set: both give the same plan and the same keys.
 for _, keys in ipairs{
   {parallel = {pipe = 2}}, {parallel = {pipe = 3}, partition = "uniform"}, {partition = {0, 1, 3}, parallel = {pipe = 2}},
   {batch = {size = 12, micro_batches = 3}}, {batch = {size = 12, micro_batch_size = 6}},
@@ -30,7 +30,7 @@ for _, keys in ipairs{
   expect.equal(tostring(job(keys):plan{}), tostring(job():plan(keys)))
 end
 
--- A job's keys can be read, given or not.
+-- The keys of a job can be read, whether they were given or not.
 local given = job{
   parallel = {pipe = 2}, optimizer = {"adam", lr = 0.1}, lr_schedule = function(step) return step end,
   clip = 1, freeze = {0}, seed = 7,
@@ -47,7 +47,7 @@ expect.equal(job().partition.method, "auto")
 expect.equal(job().device, "cpu")
 expect.equal(job().input, {shape = {8}, dtype = "float32"})
 
--- The parts of a batch follow from two of them.
+-- Two of the parts of a batch determine the third.
 for _ = 1, 50 do
   local m, size = math.random(8), math.random(8)
   for _, batch in ipairs{
@@ -60,13 +60,13 @@ end
 local j = job{batch = {size = 24, micro_batches = 4}}
 expect.equal(j:plan{micro_batches = 6}.batch, {micro_batch_size = 4, micro_batches = 6, size = 24})
 
--- Members of parallel and batch may stand bare; a path reaches any table.
+-- Members of parallel and batch may be given by themselves; a dotted path reaches any table.
 expect.equal(job():plan{pipe = 2}.bounds, job():plan{parallel = {pipe = 2}}.bounds)
 expect.equal(job():plan{["parallel.pipe"] = 2}.bounds, job():plan{pipe = 2}.bounds)
 expect.equal(job():plan{["batch.micro_batches"] = 2}.batch.micro_batches, 2)
 expect.equal(job():plan{micro_batches = 8, batch = {micro_batch_size = 1}}.batch.size, 8)
 
--- What is frozen learns nothing, and is counted apart.
+-- Frozen parameters are not trained, and are counted separately.
 local plan = job{freeze = {"stem"}}:plan{}
 expect.equal(plan.layers[1].parameters, 0)
 expect.equal(plan.layers[1].frozen, 72)
@@ -74,20 +74,20 @@ expect.equal(plan.parameters, 36)
 expect.equal(job{freeze = {0, 2}}:plan{}.parameters, 0)
 expect.equal(job{freeze = {"type:LINEAR"}}:plan{}.parameters, 0)
 
--- Layers have their names as paths, or their indices.
+-- The path of a layer is its name, or else its index.
 expect.equal(plan.layers[1].path, "stem")
 expect.equal(plan.layers[2].path, "1")
 expect.equal(plan.layers[3].path, "head")
 expect.equal(plan.layers[3].type, "Linear")
 
--- Without a batch, a shape or a loss a job is still a job.
+-- A job without a batch, a shape or a loss is valid.
 local bare = strata.job{layers = {nn.Linear{8, 4}}, device = "cpu"}
 expect.equal(#bare.layers, 1)
 expect.equal(bare.loss.type, "")
 expect.equal(bare:plan{micro_batches = 1, micro_batch_size = 1}.layers[1].output, {})
 expect.equal(bare:plan{micro_batches = 1, micro_batch_size = 3, input = {shape = {8}}}.layers[1].output[1].shape, {3, 4})
 
--- Wrong values: each key says what it expects and what came.
+-- The error for a wrong value says what the key expects and what was given.
 local function wrong(keys, ...) return {function() job(keys) end, "keys.lua:", ...} end
 expect.errors{
   wrong({name = 7}, "name", "the number 7"),
@@ -158,7 +158,7 @@ expect.errors{
   wrong({Layers = {}}, '"Layers"', "layers"),
   wrong({[1] = "x"}, "keys.lua:"),
 }
--- As an override each is refused as well, and the job stays as it was.
+-- As an override each wrong value is refused too, and the job stays unchanged.
 local untouched = tostring(j)
 for _, keys in ipairs{
   {pipe = 0}, {optimizer = "sgb"}, {clip = -1}, {steps = 1.5}, {seed = -1}, {device = "gpu"}, {transport = "glue"},

@@ -1,5 +1,5 @@
--- Laws of the inspection functions, on random topologies, weights and programs, against the plainest
--- way to say the same.
+-- Properties of the inspection functions, on random topologies, weights and programs, compared with the
+-- simplest implementations.
 local strata = require "strata"
 local expect = require "expect"
 
@@ -20,7 +20,7 @@ local function same_index(coord, fixed)
   return true
 end
 
--- A rank and its coordinates are two names of one thing; the last axis runs fastest.
+-- A rank and its coordinates identify each other; the last axis varies fastest.
 for _ = 1, 50 do
   local t = random_topology()
   local size = 1
@@ -39,7 +39,7 @@ for _ = 1, 50 do
   end
 end
 
--- A filter gives the ranks whose coordinates fit, in order.
+-- A filter returns the ranks whose coordinates match, in order.
 for _ = 1, 50 do
   local t = random_topology()
   local fixed = {}
@@ -53,8 +53,8 @@ for _ = 1, 50 do
   expect.equal(t:filter(fixed), wanted)
 end
 
--- The lists of an axis hold each rank once where the axis has more than one index; those of a list
--- differ in that axis alone.
+-- If an axis has more than one index, its lists contain each rank once. The ranks of a list differ in that
+-- axis alone.
 for _ = 1, 50 do
   local t = random_topology()
   for i, axis in ipairs(t.axes) do
@@ -80,7 +80,7 @@ for _ = 1, 50 do
   end
 end
 
--- A grid: a rank's own groups hold it, and its stage's ranks are where stage_to_global says.
+-- A grid: a rank's own groups contain it, and stage_to_global returns the ranks of its stage.
 for _ = 1, 20 do
   local t = strata.topology{pipe = math.random(3), data = math.random(3), model = math.random(2)}
   for rank = 0, t.world_size - 1 do
@@ -104,18 +104,18 @@ for _ = 1, 20 do
         expect.equal(g:stage_to_global(stage, {data = data}), t:rank(there))
       end
     end
-    expect.equal(tostring(t:grid(rank).created), tostring(t:grid(0).created)) -- the same everywhere
+    expect.equal(tostring(t:grid(rank).created), tostring(t:grid(0).created)) -- equal on all ranks
   end
 end
 
--- DeepSpeed's default topology: any number of ranks is used up.
+-- DeepSpeed's default topology uses any number of ranks completely.
 for ranks = 1, 64 do
   local t = strata.topology(ranks)
   expect.equal(t.world_size, ranks)
   expect.equal(t:size("pipe") >= 1 and t:size("data") >= 1, true)
 end
 
--- Partitions: bounds that cover all items in order.
+-- Partitions: the bounds cover all items in order.
 local function check_bounds(bounds, items, parts)
   expect.equal(#bounds, parts + 1)
   expect.equal(bounds[1], 0)
@@ -133,7 +133,7 @@ local function heaviest(weights, bounds)
   return most
 end
 
--- The least possible heaviest part, by trying all cuts.
+-- The smallest possible weight of the heaviest part, found by trying all cuts.
 local function best_by_force(weights, parts, first)
   first = first or 1
   local sum, best = 0, math.huge
@@ -179,7 +179,7 @@ local function each_size(f)
   end
 end
 
--- Every stage meets every micro-batch once forward and once backward; all of it is proved.
+-- Every stage runs every micro-batch once forward and once backward, and the program passes its check.
 each_size(function(p, name, ranks, micro_batches)
   expect.equal(p:check(), true)
   expect.equal(#p.rows, ranks)
@@ -198,7 +198,7 @@ each_size(function(p, name, ranks, micro_batches)
   end
 end)
 
--- Both take (M + P - 1) forwards and backwards; 1f1b keeps no more than it must.
+-- Both take (M + P - 1) forwards and backwards; 1f1b stores no more activations than necessary.
 each_size(function(p, name, ranks, micro_batches)
   local s = p:simulate{F = 1, I = 1, W = 1}
   expect.equal(s.makespan, 3 * (micro_batches + ranks - 1))
@@ -210,7 +210,7 @@ each_size(function(p, name, ranks, micro_batches)
   end
 end)
 
--- DeepSpeed's count of buffers.
+-- The number of buffers equals DeepSpeed's.
 each_size(function(p, name, ranks, micro_batches)
   if name ~= "1f1b" then return end
   for rank, buffers in ipairs(p:buffers()) do
@@ -218,7 +218,7 @@ each_size(function(p, name, ranks, micro_batches)
   end
 end)
 
--- As text and back, lowered too; the simulated time does not depend on which of the two it is.
+-- A program survives conversion to text and back, also lowered; both have the same simulated time.
 each_size(function(p, name, ranks, micro_batches)
   local again = strata.schedule.parse(p:csv(), {micro_batches = micro_batches})
   expect.equal(again.rows, p.rows)
@@ -230,7 +230,7 @@ each_size(function(p, name, ranks, micro_batches)
   expect.equal(p:gantt() ~= "", true)
 end)
 
--- Without any one of its actions, or with one of them twice, a program is refused.
+-- A program is refused if any one of its actions is missing or occurs twice.
 each_size(function(p, name, ranks, micro_batches)
   local rank = math.random(ranks)
   local lines = {}

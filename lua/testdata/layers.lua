@@ -17,7 +17,7 @@ expect.equal(nn.AdaptiveAvgPool2d{{6, 6}}.args.output_size, {6, 6})
 expect.equal(nn.AdaptiveAvgPool2d{6}.args.output_size, {6, 6})
 expect.equal(nn.MaxPool2d{3, stride = 2}.args.stride, {2, 2})
 
--- Megatron-LM's names for layers with a split.
+-- Megatron-LM's names for split layers.
 local column = nn.ColumnParallelLinear{16, 64, gather_output = false}
 expect.equal(column.type, "Linear")
 expect.equal(column.parameters, 16 * 64 + 64)
@@ -28,7 +28,7 @@ expect.equal(nn.VocabParallelEmbedding{256, 16}.args.split, "row")
 expect.equal(tostring(nn.ParallelCrossEntropyLoss{}), "CrossEntropyLoss()")
 expect.error(function() nn.ColumnParalelLinear{16, 64} end, "ColumnParallelLinear")
 
--- Tail calls keep their place.
+-- The place of a layer is right even in a tail call.
 local function block(n)
   return nn.Linear{n, n}
 end
@@ -40,7 +40,7 @@ expect.equal(s.parameters, 40 + 18)
 expect.equal(s.name, "mlp")
 expect.equal(nn.Sequential(nn.Linear(4, 8), nn.ReLU{}).parameters, 40)
 
--- Repetition counts from 0.
+-- strata.times counts from 0.
 local names = {}
 local list = strata.times(3, function(i)
   names[#names + 1] = "block" .. i
@@ -50,7 +50,7 @@ expect.equal(names, {"block0", "block1", "block2"})
 expect.equal(#list, 3)
 expect.equal(#strata.times(0, print), 0)
 
--- A user's own layer.
+-- A layer made by the user.
 local RMS = strata.layer{
   name = "RMS",
   init = function(self, dim, options)
@@ -119,7 +119,7 @@ local kept
 own(function(self) kept = self end){}
 expect.error(function() kept:parameter{3} end, "belongs into the layer's init")
 
--- Names that come later, and names that never come.
+-- Names that will come later, and names that never will.
 expect.equal(tostring(strata.skip{"low"}), 'skip(key="low")')
 expect.equal(tostring(strata.join{"low", how="cat", dim=2}), 'join(key="low", how="cat", dim=2)')
 expect.error(function() return strata.skip{} end, "skip", "key")
@@ -127,7 +127,7 @@ expect.error(function() return strata.join{"low", how="sum"} end, '"add", "cat",
 expect.error(function() return strata.job{layers={strata.join}} end, "strata.join{}")
 expect.error(function() return strata.nm end, "strata.nm", "nn")
 
--- The norm of max_norm may be the largest absolute value; a weight may be one number.
+-- max_norm may use the norm of the largest absolute value; a weight may be a single number.
 expect.equal(nn.Embedding{5, 2, max_norm = 1, norm_type = math.huge}.args.norm_type == math.huge, true)
 expect.equal(nn.Embedding{5, 2}.args.norm_type, 2)
 for _, wrong in ipairs{0, -1, 0 / 0, -math.huge, "inf", {2}} do

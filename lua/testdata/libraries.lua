@@ -1,8 +1,8 @@
--- string, table, math and bit as scripts see them, against Lua 5.1's manual.
+-- string, table, math and bit as scripts see them, compared with the manual of Lua 5.1.
 local strata = require "strata"
 local expect = require "expect"
 
--- Each case is {wanted, function, arguments ...}.
+-- Each case is {expected result, function, arguments ...}.
 local function results(cases)
   for i, case in ipairs(cases) do
     local got = {case[2](unpack(case, 3, table.maxn(case)))}
@@ -27,7 +27,7 @@ results{
   {"9007199254740992", format, "%d", 2 ^ 53}, {"inf -inf", format, "%g %g", 1 / 0, -1 / 0},
   {"a\0b", format, "%s", "a\0b"},
 }
--- What is no text shows itself as print() shows it: no addresses, which differ between ranks.
+-- Values that are not text are formatted as print() shows them: without addresses, which differ between ranks.
 results{
   {"{1, 2} {a=1}", format, "%s %s", {1, 2}, {a = 1}}, {"ReLU()", format, "%s", strata.nn.ReLU{}},
   {"mine", format, "%s", setmetatable({}, {__tostring = function() return "mine" end})},
@@ -44,7 +44,7 @@ expect.errors{
   {function() format("%.200f", 1) end, "invalid option"},
 }
 
--- The other functions of strings that know no patterns.
+-- The other string functions without patterns.
 results{
   {0, string.len, ""}, {3, string.len, "a\0b"}, {1, string.len, 5}, {"cba", string.reverse, "abc"},
   {"ABÉ1", string.upper, "abÉ1"}, {"abÉ1", string.lower, "ABÉ1"}, {"", string.rep, "x", 0},
@@ -66,7 +66,7 @@ expect.equal(string.dump, nil)
 expect.equal(getmetatable "", "string")
 for byte = 0, 255 do expect.equal(string.byte(string.char(byte)), byte) end
 
--- Patterns, case by case; testdata/roundtrips.lua has their laws.
+-- Patterns, case by case; testdata/roundtrips.lua tests their properties.
 results{
   {{"x y", 1}, string.gsub, "  x y ", "^%s*(.-)%s*$", "%1"},
   {{5, 11, "quick"}, string.find, "THE (quick) fox", "%((%a+)%)"},
@@ -111,7 +111,7 @@ expect.errors{
   {function() table.sort(7) end, "table expected"},
   {function() unpack({}, 1, 1e8) end, "too many"},
 }
--- Sorting: any order that compares, stable or not, ends with its elements in order.
+-- Sorting with any valid order, stable or not, ends with the elements in order.
 for _ = 1, 50 do
   local list, count = {}, {}
   for i = 1, math.random(0, 40) do
@@ -123,7 +123,7 @@ for _ = 1, 50 do
   for _, number in ipairs(list) do count[number] = count[number] - 1 end
   for _, left in pairs(count) do expect.equal(left, 0) end
 end
--- One that contradicts itself ends too.
+-- Sorting with a contradictory order ends as well.
 pcall(table.sort, {3, 1, 2, 5, 4}, function() return true end)
 
 -- Mathematics.
@@ -149,7 +149,7 @@ expect.errors{
   {function() return #5 end, "length"},
 }
 
--- Bits are those of 32-bit integers, with a sign.
+-- Bit operations work on signed 32-bit integers.
 results{
   {0, bit.band, 1, 2}, {3, bit.bor, 1, 2}, {3, bit.bxor, 1, 2}, {-1, bit.bnot, 0}, {2, bit.lshift, 1, 33},
   {-4, bit.arshift, -8, 1}, {2147483644, bit.rshift, -8, 1}, {-2147483648, bit.rol, 1, 31},
@@ -166,7 +166,7 @@ for _ = 1, 200 do
   expect.equal(bit.bswap(bit.bswap(a)), a)
 end
 
--- Numbers from text, and the basic functions.
+-- Conversion of text to numbers, and the basic functions.
 results{
   {16, tonumber, "0x10"}, {2, tonumber, "10", 2}, {35, tonumber, "z", 36}, {nil, tonumber, ""}, {5, tonumber, " 5 "},
   {nil, tonumber, "1e"}, {nil, tonumber, "1 2"}, {nil, tonumber, {}}, {100, tonumber, "1e2"}, {nil, tonumber, "12", 2},

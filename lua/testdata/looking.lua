@@ -1,4 +1,4 @@
--- Looking at plans: summaries, comparisons, moves, differences, files, memory, advice.
+-- Inspecting plans: summaries, comparisons, moves, differences, files, memory, advice.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
@@ -19,7 +19,7 @@ end
 local net = job()
 local plan = net:plan{}
 
--- The summary adds up, and knows what changes ask for.
+-- The numbers of the summary add up, and they follow changes.
 local summary = net:summary()
 expect.equal(#summary.layers, 7)
 expect.equal(summary.parameters, plan.parameters)
@@ -33,11 +33,11 @@ expect.equal(tostring(summary):find("4,522", 1, true) ~= nil, true)
 expect.equal(net:summary{pipe = 3}.layers[7].stage, 2)
 expect.equal(plan:summary().flops, summary.flops)
 
--- Side by side.
+-- Comparisons of plans.
 local rows = plan:compare{methods = {"uniform", "parameters", {0, 2, 7}}, stages = {2, 3}}
 expect.equal(#rows, 6)
 expect.equal(rows[3].bounds[2], 2)
-expect.equal(rows[6].trouble ~= nil, true) -- two stages' cuts for three
+expect.equal(rows[6].trouble ~= nil, true) -- the cuts are for two stages, not three
 for i = 1, 5 do
   expect.equal(rows[i].balance > 0 and rows[i].balance <= 1, true)
   expect.equal(rows[i].step >= 4 * rows[i].slowest * 0.999, true)
@@ -50,7 +50,7 @@ expect.error(function() plan:compare{method = {"uniform"}} end, "looking.lua:", 
 expect.error(function() plan:compare{methods = {"unifrom"}} end, 'did you mean "uniform"?')
 expect.error(function() plan:compare{micro_batches = {3}} end, "3 micro-batches do not divide the batch of 32")
 
--- Moves.
+-- Moves of layers.
 expect.equal(table.concat(plan.bounds, " "), "0 4 7")
 expect.equal(table.concat(plan:move(3, 1).bounds, " "), "0 3 7")
 expect.equal(table.concat(plan:move(1, 1).bounds, " "), "0 1 7")
@@ -64,7 +64,7 @@ expect.error(function() plan:move(7, 0) end, "there is no layer 7; they are 0 to
 expect.error(function() plan:move("frist", 1) end, 'did you mean "first"?')
 expect.error(function() net:plan{pipe = 3}:move(0, 2) end, "can move to a neighbour")
 
--- Differences.
+-- Differences between plans.
 expect.equal(tostring(plan:diff(plan)):match("^[^\n]*"), "the plans are equal")
 local difference = plan:diff(plan:move(3, 1))
 expect.equal(#difference.moved, 1)
@@ -73,12 +73,12 @@ expect.equal(difference.changed.bounds.to, "0, 3, 7")
 expect.error(function() plan:diff(5) end, "expected a plan")
 expect.error(function() plan:diff(job{layers = {nn.Linear{64, 32}, nn.Linear{32, 10}}}:plan{}) end, "different lists")
 
--- Memory, costs, the schedule.
+-- Memory, costs and the schedule.
 local memory = plan:memory()
 expect.equal(#memory, 2)
 for _, rank in ipairs(memory) do
   expect.equal(rank.weights + rank.gradients + rank.optimizer + rank.activations + rank.buffers, rank.total)
-  expect.equal(rank.optimizer >= 2 * rank.gradients * 0.99, true) -- Adam's two moments
+  expect.equal(rank.optimizer >= 2 * rank.gradients * 0.99, true) -- Adam has two moments
 end
 local forecast = plan:forecast()
 local simulated = plan:schedule():simulate(plan:costs())
@@ -86,7 +86,7 @@ expect.equal(math.abs(simulated.makespan - forecast.step) < 1e-12, true)
 expect.equal(simulated.bubble, forecast.bubble)
 expect.equal(plan:schedule():gantt(plan:costs()):find("rank 1 |", 1, true) ~= nil, true)
 
--- Advice: shares of the step, and at most three remedies.
+-- Advice: shares of the step, and at most three suggestions.
 local advice = net:plan{partition = {0, 1, 7}}:advice()
 local share = advice.work
 for _, limit in ipairs(advice.limits) do share = share + limit.share end
@@ -94,7 +94,7 @@ expect.equal(math.abs(share - 1) < 1e-9, true)
 expect.equal(#advice.remedies <= 3 and #advice.remedies > 0, true)
 expect.equal(tostring(advice):find("computing", 1, true) ~= nil, true)
 
--- Files: what a script may write is a saved plan below its folder, and nothing else.
+-- Files: a script may write only saved plans below its folder.
 for _, case in ipairs{
   {"a.lua", "must end in .plan or .json"}, {"a", "must end in"}, {"../a.plan", "below the script's folder"},
   {"/tmp/a.plan", "below the script's folder", '"/tmp/a.plan"'}, {".a.plan", "not hidden"}, {".git/a.json", "not hidden"},

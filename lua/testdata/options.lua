@@ -1,4 +1,4 @@
--- strata.options without a command line: the defaults, held to the same rules as with one.
+-- strata.options without a command line: the defaults are checked by the same rules as given options.
 local strata = require "strata"
 local expect = require "expect"
 
@@ -9,7 +9,7 @@ for _, case in ipairs{
   expect.equal(strata.options(case), case)
 end
 
--- What it gives is a table of its own.
+-- The result is a new table.
 local defaults = {width = 4, sizes = {1}}
 local options = strata.options(defaults)
 options.width, options.sizes[1], options.more = 5, 2, true

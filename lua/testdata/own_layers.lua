@@ -1,13 +1,13 @@
--- strata.layer: what init gets, what it may declare, and how parameters are counted and shared out.
+-- strata.layer: the arguments of init, what it may declare, and how parameters are counted and divided.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
 
-local function layer(init) -- a type of layer with that init
+local function layer(init) -- a type of layer with this init
   return strata.layer{name = "Own", init = init, forward = function(self, x) return x end}
 end
 
--- init gets the constructor's arguments: positions, then a table of the names.
+-- init gets the constructor's arguments: the positions, then a table of the names.
 local got
 local Seen = layer(function(self, ...) got = {n = select("#", ...), ...} end)
 Seen{}
@@ -22,7 +22,7 @@ expect.equal(got[2], {dim = 5, list = {1, 2}})
 Seen{dim = 5, name = "named"}
 expect.equal(got, {{dim = 5}, n = 1})
 
--- Parameters: their shapes are known at once, and counted, in any nesting.
+-- Parameters: their shapes are known at once, and they are counted in any nesting.
 local shapes = {}
 local Many = layer(function(self, dim)
   self.scalar = self:parameter{}
@@ -40,7 +40,7 @@ expect.equal(shapes.matrix, {5, 10})
 expect.equal(shapes.nothing, {0, 5})
 expect.equal(shapes.text:find("5, 10", 1, true) ~= nil, true)
 
--- init runs once for each layer that is made, and its self is its own.
+-- init runs once for each layer that is made, and each layer has its own self.
 local runs, selves = 0, {}
 local Counted = layer(function(self)
   runs = runs + 1
@@ -52,7 +52,7 @@ expect.equal(runs, 2)
 expect.equal(selves[1] ~= selves[2], true)
 expect.equal(first.parameters + second.parameters, 3)
 
--- Own layers stand where built-in ones do.
+-- Own layers may be used wherever built-in ones may.
 local Scale = strata.layer{
   name = "Scale",
   init = function(self, dim) self.weight = self:parameter{dim, fill = 1} end,
@@ -71,10 +71,10 @@ expect.equal(job.layers[2].parameters, 4)
 expect.equal(tostring(job):find("Scale", 1, true) ~= nil, true)
 expect.equal(Scale{4}.where:match("own_layers.lua:%d+$") ~= nil, true)
 
--- Without an init there is nothing to learn.
+-- A layer without init has no parameters.
 expect.equal(strata.layer{name = "Plain", forward = function(self, x) return x end}{}.parameters, 0)
 
--- What holds self is no second name of what self holds; a parameter with two names is refused.
+-- A table that contains self adds no second names; a parameter with two names is refused.
 local Cyclic = layer(function(self)
   self.me = self
   self.child = {parent = self, weight = self:parameter{2}}

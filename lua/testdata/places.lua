@@ -1,10 +1,10 @@
--- Where errors are: the file and the line of the script that made the mistake, whatever stands
--- between it and the library.
+-- The place of an error is the file and line of the script that made the mistake, even if Lua functions
+-- and the library lie in between.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
 
--- The lines with the comments below, by their numbers.
+-- The numbers of the lines that are marked by comments below.
 local at, count = {}, 0
 for line in strata.read("places.lua"):gmatch("([^\n]*)\n") do
   count = count + 1
@@ -12,7 +12,7 @@ for line in strata.read("places.lua"):gmatch("([^\n]*)\n") do
   if number then at[tonumber(number)] = count end
 end
 
--- The line of an error's message in this file.
+-- The line in this file that the error's message names.
 local function line_of(f, ...)
   local ok, message = pcall(f, ...)
   expect.equal(ok, false)
@@ -40,7 +40,7 @@ local function in_the_library()
 end
 expect.equal(line_of(in_the_library), at[3])
 
--- Through functions that the library calls: the place is that of the inner mistake.
+-- In functions called by the library, the place is that of the inner mistake.
 expect.equal(line_of(function()
   strata.times(2, function()
     nn.Linear{1} -- line 4
@@ -83,7 +83,7 @@ expect.equal(line_of(function()
   end}
 end), at[11])
 
--- After such a call the place is the caller's again.
+-- After such a call, the place is the caller's again.
 expect.equal(line_of(function()
   strata.times(2, function(i) return i end)
   local sorted = {2, 1}
@@ -104,7 +104,7 @@ expect.equal(line_of(function()
   job:plan{partition = whole} strata.topology(0) -- line 20
 end), at[20])
 
--- A metamethod, an iterator, a call in an argument.
+-- A mistake in a metamethod, in an iterator, and in an argument of a call.
 expect.equal(line_of(function()
   local v = setmetatable({}, {__add = function()
     nn.Linear{1} -- line 14
@@ -124,7 +124,7 @@ expect.equal(line_of(function()
   }
 end), at[16])
 
--- A chosen level, and none.
+-- error() with a chosen level, and without a place.
 local function check(x) if not x then error("must be given", 2) end end
 expect.equal(line_of(function()
   check(true)
@@ -133,12 +133,12 @@ end), at[17])
 expect.equal(select(2, pcall(error, "bare", 0)), "bare")
 expect.equal(select(2, pcall(function() error("a: 1: b", 0) end)), "a: 1: b")
 
--- Errors of texts that were loaded are in them.
+-- Errors in texts given to load() have their place in the text.
 local loaded = load("\n\nerror('there')", "=(mine)")
 expect.equal(select(2, pcall(loaded)):find(":3: there", 1, true) ~= nil, true)
 expect.equal(select(2, pcall(load("local strata = ...\n\nstrata.nn.Linear{1}"), strata)):find(":3: ", 1, true) ~= nil, true)
 
--- A layer knows the line where it was made, and a misfit in a plan names it.
+-- A layer knows the line where it was made; the error for a shape that does not fit names it.
 local first = nn.Linear{4, 5} -- line 18
 local second = nn.Linear{6, 7} -- line 19
 expect.equal(tonumber(first.where:match(":(%d+)$")), at[18])

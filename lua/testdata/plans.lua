@@ -1,9 +1,9 @@
--- What a plan says: its layers, stages, batch and program, against the job that it was made of.
+-- The content of a plan: its layers, stages, batch and program, compared with the job.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
 
--- A random network of linear layers with other layers between them, and its sizes.
+-- A random network of linear layers with other layers in between, and its sizes.
 local function network()
   local layers, sizes, size = {}, {}, math.random(8)
   local input = size
@@ -30,7 +30,7 @@ for _ = 1, 60 do
   local pipe = math.random(#layers)
   local plan = job:plan{pipe = pipe}
 
-  -- Each layer: its place, its count, the shape that it gives for a full micro-batch.
+  -- Each layer has its index, its number of parameters, and its output shape for a full micro-batch.
   expect.equal(#plan.layers, #layers)
   local total = 0
   for i, layer in ipairs(plan.layers) do
@@ -45,7 +45,7 @@ for _ = 1, 60 do
   end
   expect.equal(plan.parameters, total)
 
-  -- Each stage: what it takes is what the one before it gives; together they have everything.
+  -- The input of each stage is the output of the one before; together the stages have all layers.
   expect.equal(#plan.stages, pipe)
   expect.equal(plan.bounds[1], 0)
   expect.equal(plan.bounds[#plan.bounds], #layers)
@@ -70,7 +70,7 @@ for _ = 1, 60 do
   expect.equal(plan.topology.world_size, pipe)
   expect.equal(plan.batch, {size = rows * m, micro_batches = m, micro_batch_size = rows})
 
-  -- The program is that of the schedule by its name, for these sizes.
+  -- The program is the one that the schedule of this name makes for these sizes.
   for _, name in ipairs{"1f1b", "gpipe", "zb_h1", "zb_h2"} do
     local program = job:plan{pipe = pipe, schedule = name}.program
     local wanted = strata.schedule(name, {ranks = pipe, micro_batches = m})
@@ -79,13 +79,13 @@ for _ = 1, 60 do
     expect.equal(program:check(), true)
   end
 
-  -- The text has a line for each layer and each stage.
+  -- The printed plan has a line for each layer and each stage.
   local text = tostring(plan)
   for _, layer in ipairs(layers) do expect.equal(text:find(layer.type, 1, true) ~= nil, true) end
   expect.equal(select(2, text:gsub("\n", "\n")), #layers + pipe + 6)
 end
 
--- A schedule that is a function gets the sizes and returns the program's text.
+-- A schedule may be a function: it gets the sizes and returns the program as text.
 local job = strata.job{
   input = {shape = {4}}, layers = strata.times(4, function() return nn.Linear{4, 4} end),
   batch = {micro_batches = 3, micro_batch_size = 2}, device = "cpu",
@@ -109,7 +109,7 @@ expect.errors{
   refuse(function(ranks) return ranks.x end, "index"),
 }
 
--- The program of a plan knows the plan's ties.
+-- The program of a plan knows the plan's tied stages.
 local shared = strata.job{
   input = {shape = {4}}, batch = {micro_batches = 2, micro_batch_size = 2}, device = "cpu",
   layers = {strata.tied{"w", nn.Linear{4, 4}}, nn.Linear{4, 4}, strata.tied{"w", nn.Linear{4, 4}}},
@@ -120,7 +120,7 @@ expect.equal(lowered:csv():find("2REDUCE_TIED", 1, true) ~= nil, true)
 expect.equal(lowered:csv():find("1REDUCE_TIED", 1, true), nil)
 expect.equal(lowered:check(), true)
 
--- A plan does not change with the job's later plans, and equal questions have equal answers.
+-- A plan is not changed by later plans of the job, and the same call gives the same plan.
 local first = job:plan{pipe = 2}
 local before = tostring(first)
 job:plan{pipe = 4, micro_batches = 7, partition = "uniform"}
@@ -129,7 +129,7 @@ expect.equal(tostring(job:plan{pipe = 2}), before)
 first.layers[1].parameters = 0
 expect.equal(first.layers[1].parameters, 20)
 
--- What nothing can be planned of.
+-- Jobs that cannot be planned.
 expect.errors{
   {function() job:plan{pipe = 5} end, "plans.lua:", "5 stages", "4"},
   {function() job:plan{pipe = 2 ^ 40} end, "pipe"},

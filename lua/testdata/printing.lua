@@ -3,7 +3,7 @@ local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
 
--- Numbers as Lua prints them, without a dot where they are whole.
+-- Numbers are printed as in Lua, without a dot if they are whole.
 for _, case in ipairs{
   {0, "0"}, {-0.0, "-0"}, {1e3, "1000"}, {0.1, "0.1"}, {1 / 3, "0.33333333333333"}, {1e14, "1e+14"},
   {99999999999999, "99999999999999"}, {123456.789, "123456.789"}, {1e-5, "1e-05"}, {1 / 0, "inf"}, {-1 / 0, "-inf"},
@@ -14,7 +14,7 @@ for _, case in ipairs{
 end
 expect.equal(tostring(0 / 0):find("nan", 1, true) ~= nil, true)
 
--- Texts are quoted inside of tables only; quotes, newlines and backslashes are escaped there.
+-- Texts are quoted only inside tables; quotes, newlines and backslashes are escaped there.
 for text, quoted in pairs{
   ["a"] = '"a"', [""] = '""', ['say "x"'] = '"say \\"x\\""', ["a\\b"] = '"a\\\\b"', ["a\nb"] = '"a\\nb"', ["é"] = '"é"',
 } do
@@ -23,7 +23,7 @@ for text, quoted in pairs{
   expect.equal(load("return " .. tostring{text})()[1], text)
 end
 
--- Keys: the list first, then the rest in the order of their texts; names bare, others in brackets.
+-- Keys: the list first, then the others sorted by their text; names are bare, others in brackets.
 for _, case in ipairs{
   {{}, "{}"}, {{nil}, "{}"}, {{1, 2, nil, 4}, "{1, 2, nil, 4}"}, {{z = 1, a = 2}, "{a=2, z=1}"},
   {{1, x = 2}, "{1, x=2}"}, {{[0] = "zero"}, '{[0]="zero"}'}, {{[-1] = 1, [0.5] = 2}, "{[-1]=1, [0.5]=2}"},
@@ -34,7 +34,7 @@ for _, case in ipairs{
   expect.equal(tostring(case[1]), case[2])
 end
 
--- A hundred columns fit a line; more are a line each, indented by their depth.
+-- A table whose text has up to 100 characters is on one line; a longer one has a line per entry, indented by depth.
 local short, long = {("x"):rep(95)}, {("x"):rep(97)}
 expect.equal(tostring(short):find("\n"), nil)
 expect.equal(tostring(long), '{\n  "' .. long[1] .. '",\n}')
@@ -50,14 +50,14 @@ local numbers = {}
 for i = 1, 40 do numbers[i] = i * 10 end
 local rows = {}
 for row in tostring(numbers):gmatch("[^\n]+") do rows[#rows + 1] = row end
-expect.equal(#rows, 5) -- braces and three rows of numbers, which stand below each other
+expect.equal(#rows, 5) -- braces, and three rows of numbers in columns
 expect.equal(rows[2]:sub(1, 12), "   10,  20, ")
 expect.equal(rows[2]:find(",", 1, true), rows[3]:find(",", 1, true))
 local named = {}
 for i = 1, 1000 do named["k" .. i] = i end
 expect.equal(select(2, tostring(named):gsub("=", "")), 200)
 
--- What holds itself ends.
+-- Printing a table that contains itself ends.
 local ring = {}
 ring.again = {ring}
 expect.equal(tostring(ring), "{again={{...}}}")
@@ -65,7 +65,7 @@ local twins = {}
 twins.a, twins.b = {twins}, {twins}
 expect.equal(tostring(twins), "{a={{...}}, b={{...}}}")
 
--- Functions have their names where their line tells one.
+-- A function is printed with its name if its line shows one.
 local function local_one() end
 global_one = function(x) return x end
 local t = {method = function() end}
@@ -80,7 +80,7 @@ expect.equal(tostring(load("return 1")):find("function", 1, true), 1)
 expect.equal(tostring(string.upper), "function (a built-in function)")
 expect.equal(tostring(coroutine.create(print)):find("thread: ", 1, true), 1)
 
--- Objects print as scripts write them.
+-- Objects are printed in the form in which scripts write them.
 for _, case in ipairs{
   {nn.ReLU{}, "ReLU()"}, {nn.Linear{2, 3}, "Linear(2, 3"}, {nn.Linear{2, 3, bias = false}, "bias=false"},
   {nn.Conv2d{3, 4, 5, stride = 2}, "Conv2d(3, 4"},
@@ -92,7 +92,7 @@ for _, case in ipairs{
   expect.equal(tostring{case[1]}:find(case[3] or case[2], 1, true) ~= nil, true)
 end
 
--- A job and a plan: what stands in them, and that each is a whole text without an end of line.
+-- A job and a plan: the content of their text, which has no newline at its end.
 local job = strata.job{
   name = "tiny", input = {shape = {4}}, layers = {nn.Linear{4, 1000}, nn.ReLU{}, nn.Linear{1000, 2}},
   loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 1, micro_batch_size = 2}, optimizer = {"adam", lr = 0.5},

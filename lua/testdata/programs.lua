@@ -1,10 +1,10 @@
--- Programs of every schedule, as scripts see them: what is in them, what is proved, what is drawn,
--- and texts that are no programs.
+-- Programs of every schedule, as scripts see them: their actions, their check, their diagrams, and texts
+-- that are not programs.
 local strata = require "strata"
 local expect = require "expect"
 local schedule = strata.schedule
 
--- Which stages_per_rank each takes: one number, or any.
+-- The stages_per_rank that each schedule takes: one number, or any.
 local SCHEDULES = {
   gpipe = 1, ["1f1b"] = 1, zb_h1 = 1, zb_h2 = 1, zbv = 2, v_half = 2, v_min = 2, dualpipev = 2,
   interleaved_1f1b = "any", looped_bfs = "any", interleaved_zb = "any", inference = "any",
@@ -23,7 +23,7 @@ local function each(f)
   end
 end
 
--- How often each action stands in the rows; a pair of a forward and a backward is two.
+-- The number of times that each action occurs; a pair of a forward and a backward counts as two.
 local function count(rows)
   local seen = {}
   for _, row in ipairs(rows) do
@@ -37,8 +37,8 @@ local function count(rows)
   return seen
 end
 
--- Sizes are those that were asked for; each stage runs each micro-batch once, forward, and backward
--- whole or in its two halves.
+-- The sizes are the requested ones; each stage runs each micro-batch once forward, and once backward, in
+-- one action or in its two halves.
 each(function(p, name, ranks, stages, micro_batches)
   expect.equal(p.name, name)
   expect.equal(p.ranks, ranks)
@@ -61,8 +61,8 @@ each(function(p, name, ranks, stages, micro_batches)
   expect.equal(all, actions)
 end)
 
--- They are proved as they are and lowered; lowered they have their messages, each with both its
--- ends, one step for each stage of a training, and the same time.
+-- They pass their check as they are and lowered. Lowered, each message has both ends, there is one
+-- optimizer step for each stage of a training, and the time is the same.
 each(function(p, name)
   expect.equal(p:check(), true)
   local lowered = p:lowered()
@@ -79,7 +79,7 @@ each(function(p, name)
   expect.equal(lowered:simulate().bubble, p:simulate().bubble)
 end)
 
--- Through CSV and back it is the same, and so are its answers.
+-- Conversion to CSV and back gives the same program with the same results.
 each(function(p, name, ranks)
   local again = schedule.parse(p:csv(), {name = name, stage_ranks = p.stage_ranks, micro_batches = p.micro_batches})
   expect.equal(again.rows, p.rows)
@@ -92,8 +92,8 @@ each(function(p, name, ranks)
   expect.equal(select(2, p:csv():gsub("\n", "")), ranks)
 end)
 
--- The simulator: times scale with costs; a rank is busy for the sum of its actions; nothing is faster
--- than the busiest rank or than one micro-batch's way through all stages.
+-- The simulator: times scale with costs; a rank is busy for the sum of its actions; the step is at least
+-- as long as the busiest rank needs, and as one micro-batch needs to pass all stages.
 each(function(p, name, ranks, stages, micro_batches)
   local costs = {F = math.random(5), I = math.random(5), W = math.random(5)}
   local s = p:simulate(costs)
@@ -114,7 +114,7 @@ each(function(p, name, ranks, stages, micro_batches)
   expect.equal(p:simulate(costs).makespan >= s.makespan, true)
 end)
 
--- Costs for each stage are those for all when they are equal; a slow stage slows the whole.
+-- Equal costs for each stage are the same as one cost for all; a slow stage makes the step longer.
 each(function(p)
   local ones, slow = {}, {}
   for i = 1, p.stages do ones[i], slow[i] = 1, i == p.stages and 3 or 1 end
@@ -122,7 +122,7 @@ each(function(p)
   expect.equal(p:simulate{F = slow}.makespan > p:simulate{}.makespan, true)
 end)
 
--- What the schedules promise, P ranks and M micro-batches with F = I = W = 1.
+-- The makespans that the schedules promise for P ranks and M micro-batches with F = I = W = 1.
 for ranks = 2, 5 do
   local m = 3 * ranks
   local function makespan(name, stages)
@@ -137,14 +137,14 @@ for ranks = 2, 5 do
   expect.equal(makespan("inference", 1), m + ranks - 1)
 end
 
--- The picture has a line for each rank, and is as wide as it is told.
+-- The diagram has a line for each rank, and the requested width.
 local p = schedule("1f1b", {ranks = 4, micro_batches = 8})
 for rank = 0, 3 do expect.equal(p:gantt():find("rank " .. rank, 1, true) ~= nil, true) end
 expect.equal(p:gantt{color = true}:find("\27[", 1, true) ~= nil, true)
 expect.equal(p:gantt{color = false}:find("\27", 1, true), nil)
 expect.equal(#p:gantt{width = 30} < #p:gantt{width = 200}, true)
 
--- A user's program, by hand: spaces and empty cells are idle time, rows are ranks.
+-- A program written by hand: spaces and empty cells are idle time, rows are ranks.
 local mine = schedule.parse("0F0, 0F1, , , 0B0, 0B1\n , 1F0, 1B0, 1F1, 1B1,\n", {name = "mine"})
 expect.equal(mine.name, "mine")
 expect.equal(mine.ranks, 2)
@@ -152,13 +152,13 @@ expect.equal(mine.micro_batches, 2)
 expect.equal(mine:check(), true)
 expect.equal(mine.rows[1][3], "")
 expect.equal(schedule.parse("0F0,0B0\r\n1F0,1B0\r\n").ranks, 2)
--- Two stages on one rank, and ranks that the map says.
+-- Two stages on one rank, and stages on the ranks given by the rows.
 local both = schedule.parse("0F0,1F0,1B0,0B0")
 expect.equal(both.stage_ranks, {0, 0})
 expect.equal(both:check(), true)
 expect.equal(schedule.parse("1F0,1B0\n0F0,0B0").stage_ranks, {1, 0})
 
--- Right text, wrong program: what it lacks, with the rank and the action.
+-- A text that parses to a wrong program: the error says what is missing, with the rank and the action.
 local function refused(csv, ...)
   local ok, why = schedule.parse(csv):check()
   if ok then error("expected a wrong program: " .. csv, 2) end
@@ -176,7 +176,7 @@ refused("0F0,0B0\n1B0,1F0", "1B0")
 refused("1F0,1B0,0F0,0B0", "1F0")
 refused("0F0,0B0,0F2,0B2", "1")
 
--- No program at all.
+-- Texts that are not programs.
 expect.errors{
   {function() schedule.parse("0F0,hello") end, "programs.lua:", "hello"},
   {function() schedule.parse("F0") end, "F0"},

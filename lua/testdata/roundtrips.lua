@@ -1,5 +1,5 @@
--- Random values on their way through text and back, and the string functions that are not Lua's own
--- against the plainest way to say the same.
+-- Random values that are converted to text and back, and the string functions that the sandbox replaces,
+-- compared with the simplest implementations.
 local strata = require "strata"
 local expect = require "expect"
 local json = strata.json
@@ -31,7 +31,7 @@ local function random_value(depth)
   return t
 end
 
--- What prints is Lua: it gives the value again.
+-- The printed form of a value is Lua code that gives the value again.
 for _ = 1, 300 do
   local value = random_value(3)
   local text = type(value) == "string" and ("%q"):format(value) or tostring(value)
@@ -47,8 +47,8 @@ for i = 1, 300 do
   expect.equal(json.encode(json.decode(json.encode(value))), json.encode(value))
 end
 
--- All that JSON can say is kept: objects, empty ones and those with digits for names, null, texts of
--- any letters, every finite number.
+-- All JSON values are kept: objects, empty ones and those whose names are digits, null, texts with any
+-- characters, every finite number.
 local letters = {"a", "1", "0", '"', "\\", "/", "\0", "\n", "\31", "\127", "é", "日", "😀", "\226\128\168"}
 local function any_text()
   local text = {}
@@ -97,7 +97,7 @@ for i = 1, 1000 do
   expect.equal(json.encode(json.decode(text)), text)
 end
 
--- What is cut off, doubled or turned around is an error with a place, never another value.
+-- A text that is cut off, doubled or reversed gives an error with a place, never another value.
 for _ = 1, 100 do
   local text = json.encode{random_value(2)}
   for cut = 1, #text - 1 do
@@ -111,7 +111,7 @@ for _, text in ipairs{"", " ", "nul", "truee", "01", "1.", ".5", "+1", "'x'", "{
   expect.error(function() json.decode(text) end, "roundtrips.lua:")
 end
 
--- Plain search, by comparing at every place.
+-- Plain search, compared with a search at every position.
 local function find_by_force(text, part, init)
   for first = init, #text - #part + 1 do
     if text:sub(first, first + #part - 1) == part then return first, first + #part - 1 end
@@ -127,10 +127,10 @@ for _ = 1, 500 do
   local init = math.random(1, #text + 1)
   local first, last = find_by_force(text, part, init)
   expect.equal({text:find(part, init, true)}, {first, last})
-  expect.equal({text:find(part, init)}, {first, last}) -- letters are no magic
+  expect.equal({text:find(part, init)}, {first, last}) -- letters are not special
 end
 
--- gsub of a plain text is a split and a join; gmatch meets what gsub replaces.
+-- gsub of a plain text equals a split and a join; gmatch finds the parts that gsub replaces.
 for _ = 1, 300 do
   local text, part = few_letters(12), few_letters(2)
   if part ~= "" then
@@ -152,7 +152,7 @@ for _ = 1, 300 do
   end
 end
 
--- A class and its capital share all bytes between them.
+-- A class and its upper-case complement together cover all bytes.
 for _, class in ipairs{"a", "d", "l", "s", "u", "w", "x", "p", "c"} do
   for byte = 0, 255 do
     local char = string.char(byte)
@@ -163,7 +163,7 @@ for _, class in ipairs{"a", "d", "l", "s", "u", "w", "x", "p", "c"} do
   end
 end
 
--- Repetitions of one letter, by counting.
+-- Repetitions of one letter, compared with counting.
 for length = 0, 6 do
   local text = ("a"):rep(length)
   expect.equal(text:match("^a*$"), text)
@@ -175,7 +175,7 @@ for length = 0, 6 do
   expect.equal(#text:gsub("a", "%0%0"), 2 * length)
 end
 
--- Balanced brackets, against a counter.
+-- %b, balanced brackets, compared with a counter.
 for _ = 1, 300 do
   local marks = {}
   for i = 1, math.random(0, 10) do marks[i] = math.random() < 0.5 and "(" or ")" end

@@ -23,7 +23,7 @@ expect.equal(lowered:csv():find("0SEND_F0", 1, true) ~= nil, true)
 expect.equal(lowered:csv():find("1STEP", 1, true) ~= nil, true)
 expect.equal(lowered:check(), true)
 
--- Stages with ties have a reduction more, which the check then asks for.
+-- Tied stages have one more reduction, which the check requires.
 expect.equal(lowered:csv():find("REDUCE_TIED", 1, true), nil)
 local tied = p:lowered{tied_stages = {0}}:csv()
 expect.equal(tied:find("0REDUCE_TIED,0REDUCE_GRAD", 1, true) ~= nil, true)
@@ -31,7 +31,7 @@ expect.equal(tied:find("1REDUCE_TIED", 1, true), nil)
 expect.error(function() p:lowered{tied_stages = {2}} end, "stage 2", "has 2")
 expect.error(function() p:lowered{tied_stage = {0}} end, "tied_stages")
 
--- 2 ranks, 2 micro-batches, F = 1, B = 2: (M + P - 1) * 3.
+-- With 2 ranks, 2 micro-batches, F = 1 and B = 2, the makespan is (M + P - 1) * 3.
 local s = p:simulate()
 expect.equal(s.makespan, 9)
 expect.equal(s.busy, {6, 6})
@@ -71,7 +71,7 @@ expect.error(function() strata.schedule("1f1b", {ranks = 1e12}) end, "ranks")
 expect.error(function() strata.schedule() end, "the name of a schedule")
 expect.error(function() strata.schedule.parse("0F0,hello") end, "hello")
 expect.error(function() strata.schedule.parse("0F0", {ranks = -1}) end, "ranks")
--- It takes what strata.schedule takes, and holds the text to it.
+-- parse takes the options of strata.schedule and checks the text against them.
 for _, name in ipairs{"1f1b", "interleaved_1f1b", "zbv"} do
   local sizes = {ranks = 2, stages_per_rank = name == "1f1b" and 1 or 2, micro_batches = 4}
   local text = strata.schedule(name, sizes):csv()

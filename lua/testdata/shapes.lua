@@ -1,12 +1,12 @@
--- Parameters and shapes of every type of layer, against PyTorch's formulas on random arguments, and
--- what does not fit.
+-- Parameters and shapes of every type of layer, compared with PyTorch's formulas on random arguments, and
+-- shapes that do not fit.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
 
 local function any(...) return (select(math.random(select("#", ...)), ...)) end
 
--- What a plan of this one layer says of samples of that shape.
+-- The plan of this single layer for samples of this shape.
 local function plan(layer, shape, dtype)
   return strata.job{
     input = {shape = shape, dtype = dtype},
@@ -24,7 +24,7 @@ local function product(list)
   return p
 end
 
--- Linear works on the last dim, whatever stands before it.
+-- Linear works on the last dim, with any dims before it.
 for _ = 1, 50 do
   local i, o, bias = math.random(20), math.random(20), any(true, false)
   local layer = nn.Linear{i, o, bias = bias}
@@ -72,13 +72,13 @@ for _ = 1, 50 do
   expect.equal(output(nn.MaxPool2d{k}, {3, n, n}), {2, 3, out(n, k, k, 0, 1), out(n, k, k, 0, 1)})
 end
 
--- Same padding keeps the size, valid padding is none.
+-- "same" padding keeps the size; "valid" padding is none.
 for k = 1, 5 do
   expect.equal(output(nn.Conv2d{2, 3, k, padding = "same"}, {2, 9, 8}), {2, 3, 9, 8})
   expect.equal(output(nn.Conv1d{2, 3, k, padding = "valid"}, {2, 9}), {2, 3, 10 - k})
 end
 
--- Layers that keep the shape.
+-- Layers whose output has the shape of the input.
 for _, layer in ipairs{
   nn.ReLU{}, nn.GELU{}, nn.SiLU{}, nn.Tanh{}, nn.Sigmoid{}, nn.Identity{}, nn.LeakyReLU{},
   nn.ELU{}, nn.Softplus{}, nn.Hardtanh{}, nn.Threshold{0, 1}, nn.PReLU{3}, nn.LogSoftmax{},
@@ -88,7 +88,7 @@ for _, layer in ipairs{
   expect.equal(output(layer, {3, 4, 5}), {2, 3, 4, 5})
 end
 
--- What norms learn.
+-- The parameters of norms.
 for _, case in ipairs{
   {nn.LayerNorm{{4, 5}}, 40}, {nn.LayerNorm{{4, 5}, bias = false}, 20},
   {nn.LayerNorm{7, elementwise_affine = false}, 0}, {nn.RMSNorm{7}, 7},
@@ -100,7 +100,7 @@ for _, case in ipairs{
   expect.equal(case[1].parameters, case[2])
 end
 
--- Attention and transformers: projections 4 e^2, feed-forward 2 e f, two norms.
+-- Attention and Transformers: projections have 4 e^2 parameters, feed-forward 2 e f; there are two norms.
 for _ = 1, 30 do
   local heads = math.random(3)
   local e, f, bias = heads * math.random(4), math.random(12), any(true, false)
@@ -126,18 +126,18 @@ for _ = 1, 30 do
   expect.equal(output(nn.Unflatten{1, {shape[1], -1}}, {shape[1] * shape[2]}), {2, shape[1], shape[2]})
 end
 
--- Indices become vectors.
+-- Embeddings replace indices by vectors.
 expect.equal(output(nn.Embedding{10, 4}, {5}, "int64"), {2, 5, 4})
 expect.equal(output(nn.AdaptiveAvgPool2d{{2, 3}}, {4, 7, 7}), {2, 4, 2, 3})
 expect.equal(output(nn.AdaptiveAvgPool2d{1}, {4, 7, 7}), {2, 4, 1, 1})
 
--- A container has its layers' parameters and the shape of the last.
+-- A container has the parameters of all its layers and the output shape of the last.
 local mlp = nn.Sequential{nn.Linear{8, 16}, nn.ReLU{}, nn.Sequential{nn.Linear{16, 4}, nn.Tanh{}}}
 expect.equal(mlp.parameters, 8 * 16 + 16 + 16 * 4 + 4)
 expect.equal(output(mlp, {8}), {2, 4})
 expect.equal(nn.Residual{mlp, nn.Linear{4, 8}}.parameters, mlp.parameters + 40)
 
--- What does not fit names the layer and the shape that came.
+-- The error for an input that does not fit names the layer and the shape.
 local function misfit(layer, shape, ...)
   local dtype = type(shape[#shape]) == "string" and table.remove(shape) or nil
   return {function() plan(layer, shape, dtype) end, "shapes.lua:", ...}
@@ -164,7 +164,7 @@ expect.errors{
   misfit(nn.Sequential{nn.Linear{8, 4}, nn.Linear{5, 1}}, {8}, "Linear(5, 1"),
 }
 
--- What no input could fit is refused where it is written.
+-- A layer that no input could fit is refused where it is written.
 expect.errors{
   {function() nn.Conv2d{3, 4, 3, groups = 2} end, "Conv2d", "groups"},
   {function() nn.Conv2d{4, 3, 3, groups = 2} end, "Conv2d", "groups"},

@@ -1,9 +1,9 @@
--- strata.data: every source's options with their limits, and jobs that take a source or a function.
+-- strata.data: the options of every source with their limits, and jobs whose data is a source or a function.
 local strata = require "strata"
 local expect = require "expect"
 local data, nn = strata.data, strata.nn
 
--- Defaults, and what is given by position or by name.
+-- Defaults, and options given by position or by name.
 for _, case in ipairs{
   {data.digits{}, "digits", {split = "train"}},
   {data.digits{split = "test"}, "digits", {split = "test"}},
@@ -21,7 +21,7 @@ for _, case in ipairs{
   expect.equal(source.where:match("sources.lua:%d+$") ~= nil, true)
 end
 
--- The input of a job without one is that of its source.
+-- A job without an input takes the input of its source.
 local function planned(source, ...)
   return strata.job{
     layers = {...}, data = source, batch = {micro_batches = 1, micro_batch_size = 3}, device = "cpu",
@@ -39,11 +39,11 @@ expect.equal(output(data.cifar10{"", size = 64}, nn.Identity{}), {3, 3, 64, 64})
 expect.equal(output(data.tokens{50, length = 8}, nn.Embedding{50, 4}), {3, 8, 4})
 expect.equal(planned({train = data.digits{}, test = data.digits{split = "test"}}, nn.Identity{}).layers[1].output[1].shape,
   {3, 1, 8, 8})
--- What does not fit the first layer is named with the source.
+-- The error for a source that does not fit the first layer names the source.
 expect.error(function() planned(data.digits{}, nn.Linear{64, 10}) end, "sources.lua:", "Linear(64, 10", "8")
 expect.error(function() planned(data.tokens{50, length = 8}, nn.Linear{8, 2}) end, "sources.lua:", "int64")
 
--- What a source's targets cannot be for a loss.
+-- Targets of a source that do not fit a loss.
 local function with_loss(loss, classes, outputs)
   return {function()
     strata.job{
@@ -79,7 +79,7 @@ expect.errors{
   {function() data.digits(data.digits{}) end, "sources.lua:"},
   {function() data.digits{seed = print} end, "sources.lua:", '"seed"'},
 }
--- A job refuses what is no source where it is written.
+-- A value that is not a source is refused where it is written.
 local function refuse(source, ...)
   return {function() planned(source, nn.Identity{}) end, "sources.lua:", ...}
 end

@@ -1,5 +1,5 @@
--- Every table of arguments is read: a name that nobody knows is an error with the nearest one, and so
--- is a table where none is taken.
+-- Every table of arguments is checked: an unknown name is an error with the nearest name, and so is a
+-- table where none is taken.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
@@ -80,5 +80,5 @@ for name, f in pairs{
 end
 expect.error(function() job:search{64} end, "search takes options by name", "the number 64")
 
--- Other values behind the arguments are Lua's way: gsub gives its count too.
+-- Further arguments that are not tables are allowed, as in Lua: gsub also returns its count.
 expect.equal(strata.json.decode(("{'a': 1}"):gsub("'", '"')).a, 1)

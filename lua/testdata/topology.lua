@@ -61,13 +61,13 @@ expect.equal(g:stage_to_global(0), 1)
 expect.equal(g:stage_to_global(1, {data = 1}), 7)
 expect.error(function() g:stage_to_global(2) end, "stage")
 
--- The getters of DeepSpeed's grid and of an mpu.
+-- The getters of DeepSpeed's grid and of an `mpu`.
 for name, value in pairs {
   stage_id = 1, data_parallel_id = 0, global_rank = 5,
   pipe_parallel_rank = 1, pipe_parallel_world_size = 2, pipe_parallel_group = {1, 5},
   data_parallel_rank = 0, data_parallel_world_size = 2, data_parallel_group = {5, 7},
   slice_parallel_rank = 1, slice_parallel_world_size = 2, slice_parallel_group = {4, 5},
-  -- "Model parallel" is DeepSpeed's word for the whole replica.
+  -- "Model parallel" is DeepSpeed's name for the whole replica.
   model_parallel_rank = 3, model_parallel_world_size = 4, model_parallel_group = {0, 1, 4, 5},
 } do
   expect.equal(g["get_" .. name](g), value)

@@ -1,19 +1,19 @@
--- Text: a causal Transformer that predicts the next byte.
+-- A causal Transformer that predicts the next byte of a text.
 --   strata train train.lua
 local strata = require "strata"
 local nn = strata.nn
 
--- Each is a flag, too: strata train train.lua --path=book.txt --depth=6
+-- Each option is also a flag: strata train train.lua --path=book.txt --depth=6
 local opt = strata.options {
-  path    = "text.txt",  -- a text, or a folder of them; what comes along is a page about Strata
-  seq     = 64,          -- bytes that it sees at once
-  dim     = 64,          -- numbers per byte
-  heads   = 4,           -- of attention; dim is a multiple
+  path    = "text.txt",  -- a text, or a folder of texts; text.txt is a page about Strata
+  seq     = 64,          -- bytes that the model sees at once
+  dim     = 64,          -- width: numbers per byte
+  heads   = 4,           -- attention heads; dim must be a multiple
   depth   = 2,           -- Transformer layers
-  dropout = 0.1,         -- share of values that a training step leaves out
+  dropout = 0.1,         -- share of values that a training step sets to 0, against overfitting
 }
 
--- A layer of our own: adds a trained vector to every place of the sequence.
+-- A layer of our own: it adds a trained vector to each position of the sequence.
 local Position = strata.layer {
   name = "Position",
   init = function(self, seq, dim) self.weight = self:parameter{seq, dim, fill=0} end,
@@ -32,12 +32,12 @@ return strata.job {
     nn.Linear{opt.dim, 256},
   },
   loss        = nn.CrossEntropyLoss{},
-  parallel    = { pipe = 2 },            -- stages; strata plan shows where the list is cut
-  schedule    = "1f1b",                  -- strata help schedule lists them
+  parallel    = { pipe = 2 },            -- number of stages; `strata plan` shows where the list of layers is cut
+  schedule    = "1f1b",                  -- order of the work; `strata help schedule` lists all schedules
   batch       = { micro_batches = 4, micro_batch_size = 4 },
   optimizer   = { "adamw", lr = 2e-3, weight_decay = 0.01 },
-  lr_schedule = { "cosine", warmup = 10, final = 0.1 },  -- up in 10 steps, then down to a tenth
-  clip        = 1.0,                     -- largest norm of the whole gradient
+  lr_schedule = { "cosine", warmup = 10, final = 0.1 },  -- learning rate: up for 10 steps, then down to a tenth
+  clip        = 1.0,                     -- largest norm of the gradient of all parameters
   data        = {
     train = strata.data.text{opt.path, length=opt.seq},
     test  = strata.data.text{opt.path, length=opt.seq, split="test"},

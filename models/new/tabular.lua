@@ -1,17 +1,17 @@
--- Rows of a CSV file: a residual network that predicts a number, here a price.
+-- A residual network that predicts a number, here a price, from a row of a CSV file.
 --   strata train train.lua
 local strata = require "strata"
 local nn = strata.nn
 
--- Each is a flag, too: strata train train.lua --file=mine.csv --target=sales
+-- Each option is also a flag: strata train train.lua --file=mine.csv --target=sales
 local opt = strata.options {
-  file   = "houses.csv",  -- its first line has the names of the columns; what comes along is made up
-  target = "price",       -- the column to predict; words become classes, and the loss is another one then
-  dim    = 64,            -- numbers per row between the layers
+  file   = "houses.csv",  -- a CSV file whose first line names the columns; houses.csv is made up
+  target = "price",       -- the column to predict; for words, use nn.CrossEntropyLoss{} and an output for each word
+  dim    = 64,            -- width: numbers per row between the layers
   depth  = 2,             -- residual blocks
 }
 
--- Columns of words become a 0 or 1 for each word, numbers get mean 0 and variance 1.
+-- A column of words becomes a column of 0 or 1 for each word; columns of numbers are scaled to mean 0 and variance 1.
 local rows = strata.data.csv{opt.file, target=opt.target, normalise=true}
 local train, test = rows:split{0.8, 0.2, seed=1}
 local columns = train[0][1].shape[1]
@@ -26,9 +26,9 @@ return strata.job {
     nn.LayerNorm{opt.dim}, nn.Linear{opt.dim, 1},
   },
   loss      = nn.HuberLoss{},
-  parallel  = { pipe = 2 },            -- stages; strata plan shows where the list is cut
+  parallel  = { pipe = 2 },            -- number of stages; `strata plan` shows where the list of layers is cut
   batch     = { micro_batches = 2, micro_batch_size = 16 },
-  optimizer = { "adamw", lr = 3e-3 },  -- strata help optimizer
+  optimizer = { "adamw", lr = 3e-3 },  -- `strata help optimizer` lists all optimizers
   data      = { train = train, test = test },
   eval      = { metrics = {"r2", "mae"} },
   epochs    = 20,

@@ -1,22 +1,22 @@
--- Images into classes: a small convolutional network, cut into stages that run as a pipeline.
+-- A small convolutional network that classifies images. It is cut into stages that run as a pipeline.
 --   strata train train.lua
 local strata = require "strata"
 local nn = strata.nn
 
--- Each is a flag, too: strata train train.lua --width=64 --folder=photos
+-- Each option is also a flag: strata train train.lua --width=64 --folder=photos
 local opt = strata.options {
-  folder  = "",    -- a folder with a sub-folder of images per class; "" = handwritten digits that come along
-  pixels  = 32,    -- images of the folder become pixels x pixels
-  classes = 10,    -- sub-folders there are
+  folder  = "",    -- a folder with a sub-folder of images for each class; "" = the digits that come with Strata
+  pixels  = 32,    -- images of the folder are resized to pixels x pixels
+  classes = 10,    -- number of classes, which is the number of sub-folders
   width   = 32,    -- channels of the first convolution
-  dropout = 0.3,   -- share of values that a training step leaves out, against learning by heart
+  dropout = 0.3,   -- share of values that a training step sets to 0, against overfitting
 }
 
 local channels, side, train, test = 1, 8, strata.data.digits{}, strata.data.digits{split="test"}
 if opt.folder ~= "" then
   channels, side = 3, opt.pixels
   train, test = strata.data.image_folder{opt.folder, size=side}:split{0.9, 0.1, seed=1}
-  train = train:flip{}                 -- every other image as in a mirror
+  train = train:flip{}                 -- mirrors a random half of the training images
 end
 
 return strata.job {
@@ -28,10 +28,10 @@ return strata.job {
     nn.Linear{64, opt.classes},
   },
   loss      = nn.CrossEntropyLoss{},
-  parallel  = { pipe = 2 },            -- stages; strata plan shows where the list is cut
-  schedule  = "1f1b",                  -- strata help schedule lists them
-  batch     = { micro_batches = 4, micro_batch_size = 16 },  -- 64 samples a step
-  optimizer = { "adamw", lr = 1e-3 },  -- strata help optimizer
+  parallel  = { pipe = 2 },            -- number of stages; `strata plan` shows where the list of layers is cut
+  schedule  = "1f1b",                  -- order of the work; `strata help schedule` lists all schedules
+  batch     = { micro_batches = 4, micro_batch_size = 16 },  -- 64 samples per step
+  optimizer = { "adamw", lr = 1e-3 },  -- `strata help optimizer` lists all optimizers
   data      = { train = train, test = test },
   epochs    = 4,
 }

@@ -1,4 +1,4 @@
--- Two stages of next to nothing and 256 micro-batches of one row: what an action costs.
+-- Measures the cost of an action: two stages with almost no work, and 256 micro-batches of one row.
 local strata = require "strata"
 local nn = strata.nn
 local row = strata.F.ones{1, 8}

@@ -251,7 +251,7 @@ def torch_pipelining(work, options, micro_batches):
 def deepspeed_pipeline(work, options, micro_batches):
     import deepspeed
     from deepspeed.pipe import PipelineModule
-    # For all-reduces in shared memory; it would be compiled here, and a pipeline has none.
+    # This extension does all-reduces in shared memory. It would be compiled here, but a pipeline does not use it.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed("gloo", dist_init_required=False)
     module = PipelineModule(work.layers, num_stages=dist.get_world_size(), loss_fn=work.loss,

@@ -1,4 +1,4 @@
--- A layer of next to nothing for each rank: what it takes to begin.
+-- Measures the time of a start: each rank has a layer with almost no work.
 --   tools/strata train tools/peers/start.lua --pipe=64
 --   tools/strata train tools/peers/start.lua --pipe=8 --data=8 --layers=8
 local strata = require "strata"

@@ -18,7 +18,7 @@ _PEERS = ROOT / "tools/peers"
 _STRATA = ROOT / "bazel-bin/launcher/strata"
 
 
-# Seconds in which the last lines of a command that has ended are read.
+# Seconds for reading the last lines of a command that has ended.
 _LAST_LINES = 5
 
 
@@ -87,7 +87,7 @@ def predicted_seconds(output):
     return sum(float(number.replace(",", "")) * scale[unit] for number, unit in parts) if parts else None
 
 
-# What competes
+# The competitors
 
 class Strata:
     """`strata train` with some flags. `kind`: "best" by hand, "no flags", "other"; `group`: what of a

@@ -9,7 +9,7 @@ def main():
     folder = os.path.dirname(os.path.abspath(__file__))
     program = os.path.join(folder, "bin", "strata")
     environment = dict(os.environ)
-    # The program itself looks beside this package. PyTorch may be elsewhere, as with pip install --user.
+    # The program itself looks for PyTorch beside this package. It may be elsewhere, as with pip install --user.
     beside = os.path.join(os.path.dirname(folder), "torch", "lib", "libtorch_cpu.so")
     if "LIBTORCH" not in environment and not os.path.exists(beside):
         torch = importlib.util.find_spec("torch")  # does not run it

@@ -1,9 +1,9 @@
--- Calls every function of torch.nn.functional as functional.json has PyTorch do it.
+-- Calls every function of torch.nn.functional and compares it with PyTorch's results in functional.json.
 local strata = require "strata"
 local F = strata.F
 local golden = strata.json.decode(strata.read "functional.json")
 
--- Floats that look like random ones: make_functional.py has the same.
+-- Pseudo-random floats; make_functional.py has the same formula.
 local function formula(shape, step)
   local count = 1
   for _, size in ipairs(shape) do count = count * size end
@@ -24,7 +24,7 @@ local function read(value, key, leaves)
   return x
 end
 
--- What differs from what is wanted; nil where nothing does.
+-- The first difference from the expected numbers; nil if there is none.
 local function difference(got, wanted, what, tolerance)
   if #got ~= #wanted then return what .. ": expected " .. #wanted .. " numbers, got " .. #got end
   for i, number in ipairs(wanted) do
@@ -68,7 +68,7 @@ local function compare(outputs, leaves, case)
 end
 
 -- Calls with the first `positions` of the arguments by position and all others by name.
--- Each argument is {key=, name=, value=}; its key is what the gradients are noted under.
+-- Each argument is {key=, name=, value=}; gradients are stored under its key.
 local function call(case, arguments, positions)
   local positional, named, leaves = {}, nil, {}
   for i, argument in ipairs(arguments) do
@@ -125,7 +125,7 @@ for _, case in ipairs(golden.cases) do
   end
 end
 
--- Those that always draw random numbers, with laws of their own in tensors_test.cc.
+-- These always draw random numbers; tensors_test.cc tests their properties.
 for _, name in ipairs{"gumbel_softmax"} do tested[name] = true end
 for _, name in ipairs(golden.names) do
   local found, message = pcall(function() return F[name] end)

@@ -1,3 +1,3 @@
--- Counts how often it is loaded: a module runs once for a state.
+-- Counts how often it is loaded: in one state a module runs once.
 loads = (loads or 0) + 1
 return {name = ..., loads = loads}

@@ -1,3 +1,3 @@
--- Asks for a module that asks for it in turn.
+-- Requires a module that requires this one in turn.
 local second = require "modules.second"
 return {second = second}

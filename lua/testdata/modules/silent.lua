@@ -1,2 +1,2 @@
--- Returns nothing: require gives true.
+-- Returns nothing, so require returns true.
 silent = "ran"

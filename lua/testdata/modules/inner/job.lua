@@ -1,4 +1,4 @@
--- A job whose folder is its own: what it requires and reads stands beside it.
+-- A job in its own folder: it requires and reads files beside itself.
 local strata = require "strata"
 local size = require "size"
 local opt = strata.options{depth = 2}
