@@ -285,11 +285,11 @@ def plain(strata):
 
 
 def schema(strata):
-    """docs/commands.md says what the entries of the log are, and the log has no others."""
+    """docs/reference/contract.md says what the entries of the log are, and the log has no others."""
     train(strata, 4, "--losses")
     records = program.records(strata.path("log.jsonl"))
-    page = strata.read(os.path.join(strata.root, "docs/commands.md"))
-    table = page.split("### The log")[1].split("\n## ")[0]
+    page = strata.read(os.path.join(strata.root, "docs/reference/contract.md"))
+    table = page.split("\n## The log\n")[1].split("\n## ")[0]
     said = set(re.findall(r"^\| `(\w+)` \|", table, re.M))
     for record in records:
         require(set(record) <= said, "entries of the table", (record, said))

@@ -1,5 +1,5 @@
 // WeightNode: the autograd node of an operator with a weight and perhaps a bias. Their gradients
-// are added straight into Parameter::grad (docs/design.md, section 10), without new tensors.
+// are added straight into Parameter::grad (docs/design.md, section 4), without new tensors.
 //
 //   return Recorded<Node>([&] { return op(x, weight, bias); }, x, weight, bias, pass, ...);
 //

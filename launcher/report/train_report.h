@@ -27,7 +27,7 @@ inline constexpr const char* kEvalMessage = "eval";              ///< its record
 inline constexpr const char* kSamplesMessage = "samples";        ///< its record, a note
 inline constexpr const char* kHistogramsMessage = "histograms";  ///< its record
 
-/// The version of the log's lines, their entry "version" (docs/commands.md, "The log"). It is
+/// The version of the log's lines, their entry "version" (docs/reference/contract.md, "The log"). It is
 /// increased when an entry is removed or changes its meaning; new entries do not change it.
 inline constexpr int kLogVersion = 1;
 

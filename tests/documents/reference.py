@@ -153,6 +153,8 @@ def index_page(told):
 | [Training](training.md) | optimizers, schedules, metrics, cuts |
 | [Data](data.md) | sources and steps |
 | [Library](library.md) | functions of `strata`, methods and properties of its objects |
+| [The contract](contract.md) | written by hand: formats, action texts, environment, limits, tolerances, promises about bits |
+| [Faults that are tested](faults.md) | written by hand: what each shows, its exit code, what is left, its test |
 """ % count(told))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/faults.md names its tests: each of them is there."""
+"""docs/reference/faults.md names its tests: each of them is there."""
 
 import os
 import re
@@ -11,7 +11,7 @@ FORMS = {".cc": r"TEST(?:_P|_F)?\(\w+, %s\)", ".py": r"^def %s\("}
 
 def main():
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-    with open(os.path.join(root, "docs/faults.md")) as file:
+    with open(os.path.join(root, "docs/reference/faults.md")) as file:
         rows = re.findall(r"^\| (.+) \| `(\S+): (\w+)` \|$", file.read(), re.M)
     if len(rows) < 30:
         sys.exit("expected a table of faults, found %d rows" % len(rows))

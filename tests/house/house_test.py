@@ -121,7 +121,7 @@ class House(unittest.TestCase):
     def test_the_table_of_layers_is_complete(self):
         built = {name for path in self.own if path.startswith("engine/layers/") and "_spec" not in path
                  for name in LAYER.findall((ROOT / path).read_text())}
-        table = re.search(r"^\| family \|.*?^$", (ROOT / "docs/scripts.md").read_text(), re.DOTALL | re.MULTILINE)
+        table = re.search(r"^\| family \|.*?^$", (ROOT / "docs/reference/contract.md").read_text(), re.DOTALL | re.MULTILINE)
         told = set()
         for name in re.findall(r"`([A-Z]\w+(?:-3d)?)", table.group()):
             told |= {name[:-5] + f"{n}d" for n in (1, 2, 3)} if name.endswith("1d-3d") else {name}
