@@ -58,6 +58,32 @@ TEST_F(PlanningTest, TrialsOfLayersSkipProducts) {
   EXPECT_EQ(Show("seen[12]"), "true");
 }
 
+TEST_F(PlanningTest, LayersThatAreAlikeButForTheirNamesAreTriedOnce) {
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    calls = 0
+    Block = strata.layer{
+      name = "Block",
+      init = function(self, size) self.fc = nn.Linear{4, size}; self.back = nn.Linear{size, 4} end,
+      forward = function(self, x) calls = calls + 1; return x + self.back(self.fc(x):relu()) end,
+    }
+    function plan(layers)
+      calls = 0
+      strata.job{
+        device = "cpu", input = {shape = {4}}, layers = layers, loss = nn.CrossEntropyLoss{},
+        batch = {micro_batches = 2, micro_batch_size = 2}, optimizer = {"sgd", lr = 0.1}, steps = 1,
+        data = {train = function(i) return F.randn{2, 4}, F.tensor{0, 1} end},
+      }:plan{pipe = 1, memory = "1GB"}
+      return calls
+    end
+    one = plan{Block{8}}
+    many = plan{Block{8}, Block{8, name = "middle"}, Block{8}, Block{8}}
+    others = plan{Block{8}, Block{9}, Block{8}, Block{9}}
+  )");
+  EXPECT_EQ(Show("one > 0 and many == one"), "true") << Show("{one, many}");
+  EXPECT_EQ(Show("others == 2 * one"), "true") << Show("{one, others}");
+}
+
 TEST_F(PlanningTest, ErrorsOfTrialsNameTheZeros) {
   Show(R"(
     nn, F = strata.nn, strata.F

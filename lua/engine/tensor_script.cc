@@ -163,12 +163,21 @@ void AddIds(const Value& value, std::string& ids) {
   }
 }
 
-/// The ids of all functions of the layer. Functions of one place in a script may capture different
-/// values, so the place alone is not enough.
-std::string IdsOf(const LayerSpec& layer) {
-  std::string ids;
-  AddIds(layer.ToValue(), ids);
-  return ids;
+void ClearNames(LayerSpec& layer) {
+  layer.name.clear();
+  for (LayerSpec& child : layer.children) ClearNames(child);
+}
+
+/// Equal for two layers whose trials come out alike: they have the same types, arguments and
+/// functions, and those inside them too. Names do not count, so the blocks of a Transformer are
+/// tried once. A function counts by its id, because functions of one place in a script may capture
+/// different values.
+std::string TrialKey(LayerSpec layer) {
+  ClearNames(layer);
+  const Value value = layer.ToValue();
+  std::string key;
+  AddIds(value, key);
+  return key + value.ToJson();
 }
 
 Tensors Zeros(const TensorSpecs& specs) {
@@ -197,20 +206,23 @@ Value TensorScript::Call(const FunctionRef& function, const Value::List& argumen
 }
 
 TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
+  const std::string key = TrialKey(layer);
+  const auto known = inferred_.find(key + ToString(inputs));
+  if (known != inferred_.end()) return known->second;
   const Session session(state_, Watch::kClosely);
   const PlanningScope planning;
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
   const products::Skipped skip;
-  return OnZeros(inputs, [&] {
-    return SpecsOf(ForShapes(layer).Forward(Zeros(inputs), Pass{.training = false}));
-  });
+  return inferred_[key + ToString(inputs)] = OnZeros(inputs, [&] {
+           return SpecsOf(ForShapes(key, layer).Forward(Zeros(inputs), Pass{.training = false}));
+         });
 }
 
 /// The layer is built once for inputs of all shapes, since drawing the values of a table of 50,000
 /// words takes a second. Then its parameters are replaced by expanded zeros, which take no memory.
-Layer& TensorScript::ForShapes(const LayerSpec& layer) {
-  std::unique_ptr<Layer>& built = for_shapes_[Str(IdsOf(layer), layer.ToValue().ToJson())];
+Layer& TensorScript::ForShapes(const std::string& key, const LayerSpec& layer) {
+  std::unique_ptr<Layer>& built = for_shapes_[key];
   if (built) return *built;
   built = strata::BuildLayer(layer, this);
   for (Parameter& parameter : built->parameters()) {
@@ -223,7 +235,7 @@ Layer& TensorScript::ForShapes(const LayerSpec& layer) {
 std::optional<LayerMemory> TensorScript::MeasureMemory(const LayerSpec& layer,
                                                        const TensorSpecs& inputs) {
   const Session session(state_, Watch::kClosely);
-  const std::string key = layer.ToValue().ToJson() + ToString(inputs);
+  const std::string key = TrialKey(layer) + ToString(inputs);
   const auto known = measured_.find(key);
   if (known != measured_.end()) return known->second;
   const PlanningScope planning;
