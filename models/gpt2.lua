@@ -53,7 +53,7 @@ return strata.job {
     strata.tied{"wte", Words{opt.vocab, opt.dim, name = "lm_head"},
       forward = function(self, x) return F.linear(x, self.weight) end},
   },
-  loss      = nn.CrossEntropyLoss{},
+  loss      = nn.CrossEntropyLoss{class_dim=-1},  -- a row of scores for each token
   batch     = { micro_batches = 4, micro_batch_size = 2 },
   optimizer = { "adamw", lr = 3e-4 },
   clip      = 1.0,

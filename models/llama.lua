@@ -42,7 +42,7 @@ return strata.job {
     nn.RMSNorm{opt.dim, eps=opt.eps, name="norm"},
     nn.Linear{opt.dim, opt.vocab, bias=false, name="lm_head"},
   },
-  loss        = nn.CrossEntropyLoss{},
+  loss        = nn.CrossEntropyLoss{class_dim=-1},  -- a row of scores for each token
   batch       = { micro_batches = 4, micro_batch_size = 8 },
   optimizer   = { "adamw", lr = 1e-3, betas = {0.9, 0.95}, weight_decay = 0.1 },
   lr_schedule = { "cosine", warmup = 20, final = 0.1 },

@@ -31,7 +31,7 @@ end
 return strata.job {
   name      = "lstm_tagger",
   layers    = { nn.Embedding{opt.vocab, opt.dim}, Tagger{}, nn.Linear{2 * opt.hidden, 2} },
-  loss      = nn.CrossEntropyLoss{},
+  loss      = nn.CrossEntropyLoss{class_dim=-1},  -- a row of scores for each token
   batch     = { micro_batches = 2, micro_batch_size = 16 },
   optimizer = { "adam", lr = 5e-3 },
   clip      = 1.0,

@@ -34,7 +34,7 @@ return strata.job {
     nn.LayerNorm{opt.dim},
     nn.Linear{opt.dim, 256},
   },
-  loss        = nn.CrossEntropyLoss{},
+  loss        = nn.CrossEntropyLoss{class_dim=-1},  -- a row of scores for each token
   parallel    = { pipe = 2 },
   batch       = { micro_batches = 4, micro_batch_size = 8 },
   optimizer   = { "adamw", lr = 2e-3, weight_decay = 0.01 },

@@ -24,7 +24,7 @@ return strata.job {
     nn.LayerNorm{opt.dim},
     nn.Linear{opt.dim, opt.vocab, split="column"},
   },
-  loss      = nn.CrossEntropyLoss{},
+  loss      = nn.CrossEntropyLoss{class_dim=-1},  -- a row of scores for each token
   parallel  = { pipe = 2 },
   batch     = { size = 32, micro_batches = 4 },
   optimizer = { "adam", lr = 1e-3 },

@@ -31,7 +31,7 @@ return strata.job {
     nn.LayerNorm{opt.dim},
     nn.Linear{opt.dim, 256},
   },
-  loss        = nn.CrossEntropyLoss{},
+  loss        = nn.CrossEntropyLoss{class_dim=-1},  -- a row of scores for each token
   parallel    = { pipe = 2 },            -- number of stages; `strata plan` shows where the list of layers is cut
   schedule    = "1f1b",                  -- order of the work; `strata help schedule` lists all schedules
   batch       = { micro_batches = 4, micro_batch_size = 4 },
