@@ -204,10 +204,12 @@ class ClassLoss : public TorchLoss {
     // Behind a dim of classes that is not the last, CUDA's kernel adds up in any order.
     const bool apart = scores.is_cuda() && scores.dim() > 2;
     const auto reduction = apart ? at::Reduction::None : at::Reduction::Sum;
-    const at::Tensor loss = takes_logits_
-                                ? at::cross_entropy_loss(scores, target, weight, reduction,
-                                                         ignore_index_, label_smoothing_)
-                                : at::nll_loss_nd(scores, target, weight, reduction, ignore_index_);
+    const at::Tensor loss =
+        takes_logits_
+            ? at::cross_entropy_loss(scores, target, weight, reduction, ignore_index_,
+                                     label_smoothing_)
+            // Its backward pass refuses scores that are not contiguous.
+            : at::nll_loss_nd(scores.contiguous(), target, weight, reduction, ignore_index_);
     return apart ? loss.sum() : loss;
   }
 

@@ -64,7 +64,7 @@ struct Plan {
   std::string transport;      ///< "threads", "gloo" or "nccl"
   std::string unordered;      ///< on a GPU the layers with UnorderedOnGpu(): "layer 3 Upsample"
   /// Which dim of the last layer's output holds the classes (LayerSpec::class_dim); none where the
-  /// loss has no classes, or planning does not know the output or the target.
+  /// loss has no classes, the output has two dims, or planning does not know it or the target.
   std::optional<int> class_dim;
   std::string class_dim_text;  ///< how that was decided, for `plan`; empty for outputs of two dims
   int64_t memory = 0;          ///< the job's limit for the tensors of a rank, bytes; 0 = none
