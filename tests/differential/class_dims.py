@@ -251,7 +251,7 @@ def layer_text(part):
 def loss_text(case):
     kind, named = case["loss"]["type"], case["loss"]["named"]
     if case["is_function"]:
-        return ('function(y, t) return F.%s(y:movedim(%d, 1), t, {reduction="sum"}), t:numel() end' % (
+        return ('function(y, t) return F.%s(y:movedim(%d, 1):contiguous(), t, {reduction="sum"}), t:numel() end' % (
             "nll_loss" if kind == "NLLLoss" else "cross_entropy", case["meant"]))
     said = {} if case["written"] is None else {"class_dim": case["written"]}
     return layers.constructor({"type": kind, "positional": [], "named": {**named, **said}})

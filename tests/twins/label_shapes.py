@@ -16,7 +16,7 @@ from pytorch import torch
 nn, F = torch.nn, torch.nn.functional
 SEED = twins.SEED
 
-# Arrays of data.safetensors are the samples of training and test alike. `script` runs steps, then evaluates.
+# Arrays of data.safetensors are the samples of training and test alike.
 HEAD = """
 local strata = require "strata"
 local nn, F = strata.nn, strata.F
@@ -26,10 +26,12 @@ local function samples(map)
 end
 local function evaluates(job, steps)
   local engine = strata.job(job):start{transport="threads"}
+  print("job")
   for step = 1, steps or 0 do print(("step %.17g"):format(engine:train_batch())) end
   for name, value in pairs(engine:evaluate()) do
     if type(value) == "number" then print(("%s %.17g"):format(name, value)) end
   end
+  print("end")
   engine:close()
 end
 local Positions = strata.layer {
@@ -47,18 +49,20 @@ def give(strata, x, y):
     twins.write_safetensors(strata.path("data.safetensors"), {"x": x, "y": y})
 
 
-def evaluated(strata, text, **options):
-    """What evaluates() prints: by name, and the losses of steps."""
-    shown = strata.run("run", strata.write("net.lua", HEAD + text), **options)
-    found = dict(re.findall(r"^(\w+) (\S+)$", shown, re.M))
-    return {name: float(value) for name, value in found.items()}, [
-        float(loss) for loss in re.findall(r"^step (\S+)$", shown, re.M)]
+def evaluated(strata, jobs, steps=0, setup=""):
+    """Of each job what its evaluation behind so many steps gives by name, and the losses of these steps."""
+    calls = ["evaluates(%s, %d)" % (job, steps) for job in jobs]
+    shown = strata.run("run", strata.write("net.lua", "\n".join([HEAD, setup, *calls])))
+    runs = re.findall(r"^job$(.*?)^end$", shown, re.M | re.S)
+    require(len(runs) == len(jobs), "%d runs" % len(jobs), shown)
+    return [({name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", run, re.M) if name != "step"},
+             [float(loss) for loss in re.findall(r"^step (\S+)$", run, re.M)]) for run in runs]
 
 
-def refused(strata, job, pattern):
-    """The plan and the training say why, with exit code 2."""
-    path = strata.write("refused.lua", HEAD + "return strata.job " + job)
-    for command in ("plan", "train"):
+def refused(strata, job, pattern, commands=("plan",), setup=""):
+    """With exit code 2."""
+    path = strata.write("refused.lua", "\n".join([HEAD, setup, "return strata.job " + job]))
+    for command in commands:
         shown = strata.run(command, path, code=2)
         require(re.search(pattern, shown, re.S), pattern, shown)
 
@@ -88,7 +92,8 @@ class Positions(nn.Module):
 
 
 # Every fourth byte is a space, and nothing tells where: what is learnt is to say "space", right in a quarter.
-TEXTS, ROWS, LR = 48, 4, 0.1  # twelve steps
+TEXTS, ROWS, LR = 48, 4, 0.1
+STEPS = TEXTS // ROWS
 BYTES = """{
   layers = { nn.Embedding{256, 32}, Positions{%(length)d, 32}, nn.Linear{32, 256} }, loss = %(loss)s,
   data = { train = strata.data.text{"text", length=%(length)d, split="all", shuffle=false},
@@ -133,18 +138,16 @@ def byte_model(strata):
         x, y = write_text(strata, length)
         losses, theirs = trained_on_bytes(length, x, y)
         require(0.2 < theirs["accuracy"] < 0.3, "an accuracy near 0.25", theirs)
-        said = ["class_dim=-1", "class_dim=2"] + ([""] if length != 256 else [])
-        for number, class_dim in enumerate(said):
-            loss = "nn.CrossEntropyLoss{%s}" % class_dim
-            ours, steps = evaluated(strata, "evaluates(%s, 12)" % BYTES % {
-                "length": length, "loss": loss, "eval": "", "pipe": 1 + number % 2})
+        keys = {"length": length, "eval": "", "pipe": 2}
+        said = ["class_dim=-1", "class_dim=2"] if length == 256 else ["class_dim=-1", ""]
+        for ours, steps in evaluated(strata, [BYTES % {**keys, "loss": "nn.CrossEntropyLoss{%s}" % dim} for dim in said], STEPS):
             require(len(steps) == len(losses), "%d steps" % len(losses), steps)
             for mine, other in zip(steps, losses):
                 near(mine, other, 1e-4)
             near(ours["loss"], theirs["loss"], 1e-3)
-            require(abs(ours["accuracy"] - theirs["accuracy"]) < 0.003, theirs, ours)
+            near(ours["accuracy"], theirs["accuracy"], 0.003)
         if length == 256:
-            refused(strata, BYTES % {"length": length, "loss": "nn.CrossEntropyLoss{}", "eval": "", "pipe": 1}, BOTH)
+            refused(strata, BYTES % {**keys, "loss": "nn.CrossEntropyLoss{}"}, BOTH)
 
 
 def loss_function(strata):
@@ -153,19 +156,18 @@ def loss_function(strata):
     _, theirs = trained_on_bytes(256, x, y)
     function = "function(y, t) return F.cross_entropy(y:transpose(1, 2), t) end"
     keys = {"length": 256, "loss": function, "pipe": 2}
-    found = []
-    for loss, said in [("nn.CrossEntropyLoss{class_dim=-1}", ""), (function, ", class_dim=-1"),
-                       (function, ", class_dim=2")]:
-        text = BYTES % {**keys, "loss": loss, "eval": said}
-        found.append(evaluated(strata, "evaluates(%s, 12)" % text.replace('"top5"', '"top5", "f1"'))[0])
+    found = [ours for ours, _ in evaluated(strata, [
+        (BYTES % {**keys, "loss": loss, "eval": said}).replace('"top5"', '"top5", "f1"')
+        for loss, said in [("nn.CrossEntropyLoss{class_dim=-1}", ""), (function, ", class_dim=-1"),
+                           (function, ", class_dim=2")]], STEPS)]
     for metric in ("accuracy", "top5", "f1"):
         require(len({ours[metric] for ours in found}) == 1, "one " + metric, found)
-    require(abs(found[0]["accuracy"] - theirs["accuracy"]) < 0.003, theirs, found)
+    near(found[0]["accuracy"], theirs["accuracy"], 0.003)
     refused(strata, BYTES % {**keys, "eval": ""}, r"eval: accuracy.*eval = \{class_dim = 1\} or eval = \{class_dim = -1\}")
 
 
 SMALL = """{
-  layers = { nn.Embedding{6, 4}, nn.Linear{4, 6} }, loss = nn.%s,
+  layers = { nn.Embedding{6, 4}, Positions{6, 4}, nn.Linear{4, 6} }, loss = nn.%s,
   data = { train = samples(), test = samples() }, eval = { metrics={"accuracy"} },
   batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + " }"
 
@@ -175,14 +177,17 @@ def six_of_six(strata):
     torch.manual_seed(1)
     x, y = torch.randint(6, (4, 6)), torch.randint(6, (4, 6))
     give(strata, x, y)
-    scores = nn.Sequential(seeded(0, lambda: nn.Embedding(6, 4)), seeded(1, lambda: nn.Linear(4, 6)))(x).detach()
+    model = nn.Sequential(seeded(0, lambda: nn.Embedding(6, 4)), seeded(1, lambda: Positions(6, 4)),
+                          seeded(2, lambda: nn.Linear(4, 6)))
+    scores = model(x).detach()
     readings = {dim: (F.cross_entropy(scores.movedim(dim, 1), y).item(), accuracy(scores, y, dim=dim)) for dim in (1, 2)}
     require(abs(readings[1][0] - readings[2][0]) > 1e-3, "two losses", readings)
-    for said, dim in [(1, 1), (-1, 2), (2, 2), (-2, 1)]:
-        ours, _ = evaluated(strata, "evaluates(%s)" % SMALL % ("CrossEntropyLoss{class_dim=%d}" % said))
+    said = {1: 1, -1: 2, 2: 2, -2: 1}
+    for dim, (ours, _) in zip(said.values(), evaluated(strata, [
+            SMALL % ("CrossEntropyLoss{class_dim=%d}" % class_dim) for class_dim in said])):
         near(ours["loss"], readings[dim][0])
         near(ours["accuracy"], readings[dim][1])
-    refused(strata, SMALL % "CrossEntropyLoss{}", BOTH)
+    refused(strata, SMALL % "CrossEntropyLoss{}", BOTH, ("plan", "train", "verify"))
     refused(strata, SMALL % "NLLLoss{}", BOTH)
     for no_dim in (0, 3, -3):
         refused(strata, SMALL % ("CrossEntropyLoss{class_dim=%d}" % no_dim), "class_dim = %d is no dim" % no_dim)
@@ -202,8 +207,7 @@ def soft_labels(strata):
         give(strata, x, y)
         conv = seeded(0, lambda: nn.Conv1d(3, 4, 3, padding=1))
         scores = seeded(2, lambda: nn.Linear(4, classes))(conv(x).transpose(1, 2)).detach()
-        for said, dim in [("class_dim=-1", 2), ("class_dim=1", 1)]:
-            ours, _ = evaluated(strata, "evaluates(%s)" % SOFT % (classes, said))
+        for dim, (ours, _) in zip((2, 1), evaluated(strata, [SOFT % (classes, "class_dim=%d" % dim) for dim in (-1, 1)])):
             near(ours["loss"], F.cross_entropy(scores.movedim(dim, 1), y.movedim(dim, 1)).item())
             near(ours["accuracy"], accuracy(scores, y.argmax(dim), dim=dim))
         refused(strata, SOFT % (classes, ""), BOTH)
@@ -223,9 +227,9 @@ def numbers_in_other_shapes(strata):
     for metric in ("mae", "r2"):
         refused(strata, NUMBERS % (turns, '"%s"' % metric, "", ""),
                 metric + r" needs a target in the output's shape; the output is float32 \(2, 3, 4\), .*\(2, 4, 3\)")
-    ours, _ = evaluated(strata, "evaluates(%s)" % NUMBERS % (turns, "", "", ""))
+    evaluated(strata, [NUMBERS % (turns, "", "", "")])
     give(strata, x, y := torch.randn(4, 3, 4))
-    ours, _ = evaluated(strata, "evaluates(%s)" % NUMBERS % ("nn.MSELoss{}", '"mae"', "", ""))
+    [(ours, _)] = evaluated(strata, [NUMBERS % ("nn.MSELoss{}", '"mae"', "", "")])
     output = seeded(0, lambda: nn.Linear(4, 4))(x).detach()
     near(ours["mae"], (output - y).abs().mean().item())
     near(ours["loss"], F.mse_loss(output, y).item())
@@ -237,61 +241,99 @@ def two_classes(strata):
     x, y = torch.randn(4, 4), torch.randint(2, (4, 4))
     give(strata, x, y)
     output = seeded(0, lambda: nn.Linear(4, 4))(x).detach()
-    for dtype in ("float32", "int64", "int32", "uint8", "bool"):
-        to = 'function(x, y) return x, y:to("%s") end' % dtype
-        for loss, score in [("nn.BCEWithLogitsLoss{}", output), ("nn.BCELoss{}", None)]:
-            if score is None:
-                text = NUMBERS.replace("nn.Linear{4, 4}", "nn.Linear{4, 4}, nn.Sigmoid{}")
-            else:
-                text = NUMBERS
-            ours, _ = evaluated(strata, "evaluates(%s)" % text % (loss, '"accuracy", "f1"', to, to))
-            near(ours["loss"], F.binary_cross_entropy_with_logits(output, y.float()).item())
-            near(ours["accuracy"], output.gt(0).eq(y.bool()).double().mean().item())
-        for loss in ("MSELoss", "L1Loss", "PoissonNLLLoss"):
-            refused(strata, NUMBERS % ("nn.%s{}" % loss, '"accuracy"', to, to), "accuracy needs labels, or a loss of scores")
+    to = ['function(x, y) return x, y:to("%s") end' % dtype for dtype in ("float32", "int64", "int32", "uint8", "bool")]
+    with_sigmoid = NUMBERS.replace("nn.Linear{4, 4}", "nn.Linear{4, 4}, nn.Sigmoid{}")
+    jobs = [text % (loss, '"accuracy", "f1"', one, one) for one in to
+            for text, loss in [(NUMBERS, "nn.BCEWithLogitsLoss{}"), (with_sigmoid, "nn.BCELoss{}")]]
+    for ours, _ in evaluated(strata, jobs):
+        near(ours["loss"], F.binary_cross_entropy_with_logits(output, y.float()).item())
+        near(ours["accuracy"], output.gt(0).eq(y.bool()).double().mean().item())
+    for one, loss in zip(to[1:], ["MSELoss", "L1Loss", "PoissonNLLLoss", "MSELoss"]):
+        refused(strata, NUMBERS % ("nn.%s{}" % loss, '"accuracy"', one, one), "accuracy needs labels, or a loss of scores")
 
 
 RAGGED = """
-local lengths = { %(lengths)s }
-local function texts(from, count)
-  return strata.dataset{ length=count, ragged=true, get=function(i)
-    local n = lengths[from + i + 1]
+local function texts(lengths)
+  return strata.dataset{ length=#lengths, ragged=true, get=function(i)
+    local n = lengths[i + 1]
     return (F.arange(n) * 3 + i):remainder(6), (F.arange(n) * 5 + 2 * i + 1):remainder(6)
   end }
 end
-local job = {
-  layers = { function(x, mask) return x end, nn.Embedding{6, 4}, nn.Linear{4, 6} %(turn)s }, loss = %(loss)s,
-  data = { train = texts(0, 4), test = texts(4, 6), collate="pad" }, eval = { metrics={"accuracy"} %(eval)s },
-  batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + """ }
 """
+PADDED = """{
+  layers = { function(x, mask) return x end, nn.Embedding{6, 4}, nn.Linear{4, 6}%s }, loss = %s,
+  data = { train = texts{%d, 5, 5, 5}, test = texts{6, 6, 4, 5, 6, 2}, collate="pad" },
+  eval = { metrics={"accuracy"}%s }, batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + " }"
 
 
 def padded_texts(strata):
     """The training's texts have 5 tokens and decide; a batch of the test has 6, as many as there are classes."""
-    lengths = [5, 5, 5, 5, 6, 6, 4, 5, 6, 2]
-    layers = seeded(1, lambda: nn.Embedding(6, 4)), seeded(2, lambda: nn.Linear(4, 6))
+    model = nn.Sequential(seeded(1, lambda: nn.Embedding(6, 4)), seeded(2, lambda: nn.Linear(4, 6)))
     total = correct = count = 0
-    for i, length in enumerate(lengths[4:]):
+    for i, length in enumerate([6, 6, 4, 5, 6, 2]):
         places = torch.arange(length)
-        scores = nn.Sequential(*layers)((places * 3 + i) % 6).detach()
-        labels = (places * 5 + 2 * i + 1) % 6
+        scores, labels = model((places * 3 + i) % 6).detach(), (places * 5 + 2 * i + 1) % 6
         total += F.cross_entropy(scores, labels, reduction="sum").item()
         correct += scores.argmax(1).eq(labels).sum().item()
         count += length
-    function = ("function(y, t) return F.cross_entropy(y%s, t, {reduction='sum'}), t:ne(-100):sum() end")
-    turned = ", function(x) return x:transpose(1, 2) end"
-    for turn, loss, said in [("", "nn.CrossEntropyLoss{}", ""), (turned, "nn.CrossEntropyLoss{}", ""),
-                             ("", "nn.CrossEntropyLoss{class_dim=-1}", ""),
-                             ("", function % ":transpose(1, 2)", ""), (turned, function % "", ""),
-                             ("", function % ":transpose(1, 2)", ", class_dim=-1")]:
-        text = RAGGED % {"lengths": str(lengths)[1:-1], "turn": turn, "loss": loss, "eval": said}
-        ours, _ = evaluated(strata, text + "evaluates(job)")
+    function = 'function(y, t) return F.cross_entropy(y%s, t, {reduction="sum"}), t:ne(-100):sum() end'
+    turn = ":transpose(1, 2)"
+    turned = ", function(x) return x%s end" % turn
+    layer = "nn.CrossEntropyLoss{%s}"
+    for ours, _ in evaluated(strata, [PADDED % (last, loss, 5, said) for last, loss, said in [
+            ("", layer % "", ""), (turned, layer % "", ""), ("", layer % "class_dim=-1", ""), (turned, layer % "class_dim=1", ""),
+            ("", function % turn, ""), (turned, function % "", ""), ("", function % turn, ", class_dim=-1")]], setup=RAGGED):
         near(ours["loss"], total / count)
         near(ours["accuracy"], correct / count)
-    lengths[0] = 6
-    text = RAGGED % {"lengths": str(lengths)[1:-1], "turn": "", "loss": "nn.CrossEntropyLoss{}", "eval": ""}
-    shown = strata.run("plan", strata.write("ragged.lua", HEAD + text + "return strata.job(job)"), code=2)
-    require(re.search(BOTH, shown, re.S), BOTH, shown)
+    refused(strata, PADDED % ("", layer % "", 6, ""), BOTH, setup=RAGGED)
+
+
+GRID = """{
+  layers = { nn.Embedding{6, 4}, nn.Linear{4, 6} }, loss = %s,
+  data = { train = samples(function(x, y) return x[0]%s, y[0]%s end), test = samples() }, eval = { metrics={"accuracy"}%s },
+  batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + " }"
+
+
+def other_dims(strata):
+    """The training has texts, the test pictures of tokens: -1 is the last dim of either. Samples of one token say
+    nothing about texts."""
+    torch.manual_seed(5)
+    x, y = torch.randint(6, (4, 6, 6)), torch.randint(6, (4, 6, 6))
+    give(strata, x, y)
+    model = nn.Sequential(seeded(0, lambda: nn.Embedding(6, 4)), seeded(1, lambda: nn.Linear(4, 6)))
+    scores = model(x).detach()
+    function = "function(y, t) return F.cross_entropy(y:movedim(-1, 1), t) end"
+    layer = "nn.CrossEntropyLoss{%s}"
+    short = ":narrow(0, 0, 5)"
+    for ours, _ in evaluated(strata, [GRID % (loss, cut, cut, said) for loss, cut, said in [
+            (layer % "class_dim=-1", "", ""), (layer % "class_dim=-1", short, ""), (layer % "", short, ""),
+            (function, "", ", class_dim=-1"), (function, short, "")]]):
+        near(ours["loss"], F.cross_entropy(scores.movedim(-1, 1), y).item())
+        near(ours["accuracy"], accuracy(scores, y))
+    refused(strata, GRID % (layer % "", "[0]", "[0]", ""), BOTH)
+
+
+TWO_TARGETS = """{
+  layers = { nn.Embedding{6, 4}, Positions{6, 4}, nn.Linear{4, 6} },
+  loss = function(y, targets) return F.cross_entropy(y:movedim(%d, 1), targets[1]) end,
+  data = { train = samples(two), test = samples(two) }, eval = { metrics={"accuracy"}%s },
+  batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + " }"
+TWO = "local function two(x, y) return x, {y, F.ones{6}} end"
+
+
+def two_targets(strata):
+    """The metrics of a loss function of two targets go by eval.class_dim too."""
+    torch.manual_seed(6)
+    x, y = torch.randint(6, (4, 6)), torch.randint(6, (4, 6))
+    give(strata, x, y)
+    model = nn.Sequential(seeded(0, lambda: nn.Embedding(6, 4)), seeded(1, lambda: Positions(6, 4)),
+                          seeded(2, lambda: nn.Linear(4, 6)))
+    scores = model(x).detach()
+    for dim, (ours, _) in zip((1, 2), evaluated(strata, [
+            TWO_TARGETS % (dim, ", class_dim=%d" % dim) for dim in (1, -1)], setup=TWO)):
+        near(ours["loss"], F.cross_entropy(scores.movedim(dim, 1), y).item())
+        near(ours["accuracy"], accuracy(scores, y, dim=dim))
+    refused(strata, TWO_TARGETS % (-1, ""), BOTH, setup=TWO)
 
 
 if __name__ == "__main__":
