@@ -450,7 +450,7 @@ void RequireIndices(const at::Tensor& indices, int64_t count, const char* what, 
 int64_t ClassDim(at::IntArrayRef output, const at::Tensor& target, std::optional<int64_t> given,
                  const std::string& loss) {
   const bool are_labels = AreLabels(target);
-  if (!are_labels && (loss.empty() || !target.is_floating_point())) {
+  if (!are_labels && (loss != "CrossEntropyLoss" || !target.is_floating_point())) {
     throw ConfigError(Str("expected integer labels, got ", ShapeOf(target)));
   }
   const std::vector<int> fitting = FittingClassDims(output, target.sizes(), are_labels, given);
