@@ -387,8 +387,8 @@ def fitting(case):
     shape, written = case["shape"], case["written"]
     rank = len(shape) + 1
     said = {1, rank - 1} if written is None else {written + rank if written < 0 else written}
-    is_soft = case["target"]["dtype"] != "int64"
-    return [dim for dim in said if 0 < dim < rank and case["target"]["shape"] == (shape if is_soft else without(shape, dim))]
+    is_soft, target = case["target"]["dtype"] != "int64", case["target"]["shape"]
+    return [dim for dim in said if 0 < dim < rank and target == (shape if is_soft else without(shape, dim))]
 
 
 def check(case):

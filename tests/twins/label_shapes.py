@@ -140,7 +140,8 @@ def byte_model(strata):
         require(0.2 < theirs["accuracy"] < 0.3, "an accuracy near 0.25", theirs)
         keys = {"length": length, "eval": "", "pipe": 2}
         said = ["class_dim=-1", "class_dim=2"] if length == 256 else ["class_dim=-1", ""]
-        for ours, steps in evaluated(strata, [BYTES % {**keys, "loss": "nn.CrossEntropyLoss{%s}" % dim} for dim in said], STEPS):
+        jobs = [BYTES % {**keys, "loss": "nn.CrossEntropyLoss{%s}" % dim} for dim in said]
+        for ours, steps in evaluated(strata, jobs, STEPS):
             require(len(steps) == len(losses), "%d steps" % len(losses), steps)
             for mine, other in zip(steps, losses):
                 near(mine, other, 1e-4)
@@ -163,7 +164,8 @@ def loss_function(strata):
     for metric in ("accuracy", "top5", "f1"):
         require(len({ours[metric] for ours in found}) == 1, "one " + metric, found)
     near(found[0]["accuracy"], theirs["accuracy"], 0.003)
-    refused(strata, BYTES % {**keys, "eval": ""}, r"eval: accuracy.*eval = \{class_dim = 1\} or eval = \{class_dim = -1\}")
+    refused(strata, BYTES % {**keys, "eval": ""},
+            r"eval: accuracy.*eval = \{class_dim = 1\} or eval = \{class_dim = -1\}")
 
 
 SMALL = """{
@@ -180,7 +182,8 @@ def six_of_six(strata):
     model = nn.Sequential(seeded(0, lambda: nn.Embedding(6, 4)), seeded(1, lambda: Positions(6, 4)),
                           seeded(2, lambda: nn.Linear(4, 6)))
     scores = model(x).detach()
-    readings = {dim: (F.cross_entropy(scores.movedim(dim, 1), y).item(), accuracy(scores, y, dim=dim)) for dim in (1, 2)}
+    readings = {dim: (F.cross_entropy(scores.movedim(dim, 1), y).item(), accuracy(scores, y, dim=dim))
+                for dim in (1, 2)}
     require(abs(readings[1][0] - readings[2][0]) > 1e-3, "two losses", readings)
     said = {1: 1, -1: 2, 2: 2, -2: 1}
     for dim, (ours, _) in zip(said.values(), evaluated(strata, [
@@ -207,7 +210,8 @@ def soft_labels(strata):
         give(strata, x, y)
         conv = seeded(0, lambda: nn.Conv1d(3, 4, 3, padding=1))
         scores = seeded(2, lambda: nn.Linear(4, classes))(conv(x).transpose(1, 2)).detach()
-        for dim, (ours, _) in zip((2, 1), evaluated(strata, [SOFT % (classes, "class_dim=%d" % dim) for dim in (-1, 1)])):
+        jobs = [SOFT % (classes, "class_dim=%d" % dim) for dim in (-1, 1)]
+        for dim, (ours, _) in zip((2, 1), evaluated(strata, jobs)):
             near(ours["loss"], F.cross_entropy(scores.movedim(dim, 1), y.movedim(dim, 1)).item())
             near(ours["accuracy"], accuracy(scores, y.argmax(dim), dim=dim))
         refused(strata, SOFT % (classes, ""), BOTH)
@@ -241,7 +245,8 @@ def two_classes(strata):
     x, y = torch.randn(4, 4), torch.randint(2, (4, 4))
     give(strata, x, y)
     output = seeded(0, lambda: nn.Linear(4, 4))(x).detach()
-    to = ['function(x, y) return x, y:to("%s") end' % dtype for dtype in ("float32", "int64", "int32", "uint8", "bool")]
+    to = ['function(x, y) return x, y:to("%s") end' % dtype
+          for dtype in ("float32", "int64", "int32", "uint8", "bool")]
     with_sigmoid = NUMBERS.replace("nn.Linear{4, 4}", "nn.Linear{4, 4}, nn.Sigmoid{}")
     jobs = [text % (loss, '"accuracy", "f1"', one, one) for one in to
             for text, loss in [(NUMBERS, "nn.BCEWithLogitsLoss{}"), (with_sigmoid, "nn.BCELoss{}")]]
@@ -280,9 +285,10 @@ def padded_texts(strata):
     turn = ":transpose(1, 2)"
     turned = ", function(x) return x%s end" % turn
     layer = "nn.CrossEntropyLoss{%s}"
-    for ours, _ in evaluated(strata, [PADDED % (last, loss, 5, said) for last, loss, said in [
-            ("", layer % "", ""), (turned, layer % "", ""), ("", layer % "class_dim=-1", ""), (turned, layer % "class_dim=1", ""),
-            ("", function % turn, ""), (turned, function % "", ""), ("", function % turn, ", class_dim=-1")]], setup=RAGGED):
+    nets = [("", layer % "", ""), (turned, layer % "", ""), ("", layer % "class_dim=-1", ""),
+            (turned, layer % "class_dim=1", ""), ("", function % turn, ""), (turned, function % "", ""),
+            ("", function % turn, ", class_dim=-1")]
+    for ours, _ in evaluated(strata, [PADDED % (last, loss, 5, said) for last, loss, said in nets], setup=RAGGED):
         near(ours["loss"], total / count)
         near(ours["accuracy"], correct / count)
     refused(strata, PADDED % ("", layer % "", 6, ""), BOTH, setup=RAGGED)
@@ -290,7 +296,8 @@ def padded_texts(strata):
 
 GRID = """{
   layers = { nn.Embedding{6, 4}, nn.Linear{4, 6} }, loss = %s,
-  data = { train = samples(function(x, y) return x[0]%s, y[0]%s end), test = samples() }, eval = { metrics={"accuracy"}%s },
+  data = { train = samples(function(x, y) return x[0]%s, y[0]%s end), test = samples() },
+  eval = { metrics={"accuracy"}%s },
   batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + " }"
 
 
