@@ -80,9 +80,11 @@ struct LayerSpec {
   ShardDim input_shard;
   ShardDim output_shard;
 
-  /// For a loss, or a loss function's metrics: the dim of the output that holds the classes (at
-  /// least 1), as found in planning (FindClassDim() of data_checks.h). It is not part of a loss's
-  /// declaration. None means that planning did not know the output or the target.
+  /// For a loss, or a loss function's metrics: the dim of the output that holds the classes, 1 or
+  /// -1, or what the script says, as planning has found it (FindClassDim() of data_checks.h). It
+  /// holds for outputs of any number of dims. The declaration of a loss does not have it, and none
+  /// means that each micro-batch has to tell: planning did not know the output or the target, or
+  /// the output has two dims.
   std::optional<int> class_dim;
 
   /// PyTorch's repr with the fields that differ from their defaults: "Conv2d(3, 64,

@@ -211,10 +211,12 @@ class ClassLoss : public TorchLoss {
     // returns single losses, which are summed here.
     const bool apart = scores.is_cuda() && scores.dim() > 2;
     const auto reduction = apart ? at::Reduction::None : at::Reduction::Sum;
-    const at::Tensor loss = takes_logits_
-                                ? at::cross_entropy_loss(scores, target, weight, reduction,
-                                                         ignore_index_, label_smoothing_)
-                                : at::nll_loss_nd(scores, target, weight, reduction, ignore_index_);
+    const at::Tensor loss =
+        takes_logits_
+            ? at::cross_entropy_loss(scores, target, weight, reduction, ignore_index_,
+                                     label_smoothing_)
+            // Its backward pass refuses scores that are not contiguous.
+            : at::nll_loss_nd(scores.contiguous(), target, weight, reduction, ignore_index_);
     return apart ? loss.sum() : loss;
   }
 
@@ -462,7 +464,7 @@ void RequireIndices(const at::Tensor& indices, int64_t count, const char* what, 
 int64_t ClassDim(at::IntArrayRef output, const at::Tensor& target, std::optional<int64_t> given,
                  const std::string& loss) {
   const bool are_labels = AreLabels(target);
-  if (!are_labels && (loss.empty() || !target.is_floating_point())) {
+  if (!are_labels && (loss != "CrossEntropyLoss" || !target.is_floating_point())) {
     throw ConfigError(Str("expected integer labels, got ", ShapeOf(target)));
   }
   const std::vector<int> fitting = FittingClassDims(output, target.sizes(), are_labels, given);

@@ -14,10 +14,10 @@ namespace strata {
 /// PyTorch's default ignore_index: a label with this value is ignored.
 inline constexpr int64_t kNoLabel = -100;
 
-/// The dim of `output` that holds the classes: the only one of FittingClassDims() (targets.h).
-/// `given` is GivenClassDim() of the loss, or class_dim of eval. `loss`: its type, or empty for a
-/// function of the script, whose targets must be labels. Throws ConfigError if no dim fits, or
-/// several do.
+/// FittingClassDims() of tensors: the dim of `output` that holds the classes, where exactly one
+/// fits the target. `given` is GivenClassDim() of the loss, or class_dim of eval. `loss`: its type,
+/// or empty for a function of the script. Only CrossEntropyLoss takes other targets than labels.
+/// Throws ConfigError where no dim fits, or several do.
 int64_t ClassDim(at::IntArrayRef output, const at::Tensor& target, std::optional<int64_t> given,
                  const std::string& loss);
 

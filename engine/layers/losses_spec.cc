@@ -363,9 +363,9 @@ bool AreLabels(const TensorSpec& target) {
 }
 
 std::optional<int64_t> GivenClassDim(const LayerSpec& loss) {
-  if (loss.class_dim) return loss.class_dim;
   const Value* given = loss.args.Find("class_dim");
-  return given && !given->is_null() ? std::optional(given->as_int()) : std::nullopt;
+  if (given && !given->is_null()) return given->as_int();
+  return loss.class_dim;
 }
 
 std::vector<int> FittingClassDims(std::span<const int64_t> output, std::span<const int64_t> target,

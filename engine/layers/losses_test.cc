@@ -110,16 +110,11 @@ TEST(CrossEntropyLoss, TokensHaveTheirClassesLast) {
               });
 }
 
-TEST(CrossEntropyLoss, WhereBothFormsFitPyTorchsHolds) {
-  ExpectEqual(
-      *Build("CrossEntropyLoss"), Scores({6, 5, 5}), Labels({6, 5}, 5),
-      [](const at::Tensor& o, const at::Tensor& t) { return at::cross_entropy_loss(o, t); });
-}
-
 TEST(CrossEntropyLoss, Probabilities) {
   for (const auto& shape : {std::vector<int64_t>{6, 5}, {6, 5, 3}}) {
-    ExpectEqual(*Build("CrossEntropyLoss", {{"label_smoothing", 0.1}}), Scores(shape),
-                at::softmax(Scores(shape) * 2, 1), [](const at::Tensor& o, const at::Tensor& t) {
+    ExpectEqual(*Build("CrossEntropyLoss", {{"label_smoothing", 0.1}, {"class_dim", 1}}),
+                Scores(shape), at::softmax(Scores(shape) * 2, 1),
+                [](const at::Tensor& o, const at::Tensor& t) {
                   return at::cross_entropy_loss(o, t, {}, at::Reduction::Mean, -100, 0.1);
                 });
   }
@@ -351,7 +346,7 @@ TEST(CrossEntropyLoss, TakesTheDimThatIsSaid) {
 
 TEST(CrossEntropyLoss, TakesThePlannedDimForEveryMicroBatch) {
   LayerSpec spec = MakeLayer("CrossEntropyLoss", {}, {}, {}, "");
-  spec.class_dim = 2;
+  spec.class_dim = -1;
   const auto loss = BuildLoss(spec, nullptr);
   const at::Tensor square = Scores({5, 4, 4});
   const at::Tensor labels = at::arange(20).remainder(4).view({5, 4});
@@ -359,6 +354,17 @@ TEST(CrossEntropyLoss, TakesThePlannedDimForEveryMicroBatch) {
   ExpectEqual(*loss, square.narrow(1, 0, 3).contiguous(), labels.narrow(1, 0, 3).contiguous(),
               TheirsWith(2));
   EXPECT_EQ(loss->CountHits({square}, {square.argmax(2)}).correct, 20);
+  ExpectEqual(*loss, Scores({5, 4, 4, 4}), at::arange(80).remainder(4).view({5, 4, 4}),
+              TheirsWith(3));
+}
+
+TEST(NLLLoss, TakesScoresThatAreNotContiguous) {
+  const auto loss = Build("NLLLoss", {{"class_dim", 2}});
+  const at::Tensor scores = Scores({5, 4, 3, 2});
+  const at::Tensor labels = at::arange(40).remainder(3).view({5, 4, 2});
+  ExpectEqual(*loss, scores, labels, [](const at::Tensor& o, const at::Tensor& t) {
+    return at::nll_loss_nd(o.movedim(2, 1).contiguous(), t);
+  });
 }
 
 TEST(CrossEntropyLoss, RefusesTargetsThatFitTwoDims) {
@@ -370,7 +376,8 @@ TEST(CrossEntropyLoss, RefusesTargetsThatFitTwoDims) {
     EXPECT_THAT(ConfigErrorOf([&] { loss->Compute({square}, {target}); }), refused);
     EXPECT_THAT(ConfigErrorOf([&] { loss->CountHits({square}, {target}); }), refused);
   }
-  EXPECT_EQ(ErrorOf("CrossEntropyLoss", {Scores({5, 3, 4})}, {labels}), "") << "dim 1 alone fits";
+  EXPECT_EQ(ErrorOf("CrossEntropyLoss", {Scores({5, 3, 4})}, {labels.remainder(3)}), "no error")
+      << "dim 1 alone fits";
 }
 
 TEST(BCELosses, CountHitsByAThresholdWhateverTheTargetsDtype) {

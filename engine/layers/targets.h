@@ -45,8 +45,8 @@ bool AreLabels(const TensorSpec& target);
 std::vector<int> FittingClassDims(std::span<const int64_t> output, std::span<const int64_t> target,
                                   bool are_labels, std::optional<int64_t> given);
 
-/// The dim of the classes that planning has found (LayerSpec::class_dim), else the loss's argument
-/// class_dim, which may be negative. None if neither is set.
+/// The loss's argument class_dim, else the dim of the classes that planning has found
+/// (LayerSpec::class_dim). Both may be negative. None if neither is there.
 std::optional<int64_t> GivenClassDim(const LayerSpec& loss);
 
 /// The error for two dims that fit: both readings, and what the script has to say. `output` and

@@ -153,7 +153,7 @@ void CheckClassMetrics(const Job& job, const LayerSpec& loss, const std::string&
             "targets are ", ToString(target), ", and what is right by ", loss.ToString(),
             " is not known: eval.metrics takes a function(output, ", "target)"));
   }
-  const std::optional<int64_t>& given = job.eval.class_dim;
+  const std::optional<int64_t> given = GivenClassDim(loss);
   const std::vector<int64_t>&scores = output[0].shape, &labels = target[0].shape;
   const std::vector<int> fitting = FittingClassDims(scores, labels, /*are_labels=*/true, given);
   if (fitting.size() == 1) return;
@@ -356,9 +356,9 @@ void FindClassDim(const Job& job, const Shapes& shapes, Plan& plan) {
   if (!target || (counts_classes && !AreLabels(*target))) return;
   const std::vector<int> fitting =
       FittingClassDims(output.shape, target->shape, AreLabels(*target), given);
-  if (fitting.size() != 1) return;
-  plan.class_dim = fitting[0];
-  if (output.shape.size() < 3) return;
+  // An output (N, C) does not tell where later ones of more dims have their classes.
+  if (fitting.size() != 1 || output.shape.size() < 3) return;
+  plan.class_dim = static_cast<int>(given ? *given : fitting[0] == 1 ? 1 : -1);
   plan.class_dim_text =
       Str("the classes are in dim ", fitting[0], " of the output ", FormatShape(output.shape),
           given ? Str(", as class_dim = ", *given, " says")

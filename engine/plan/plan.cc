@@ -444,6 +444,7 @@ int64_t SharedElements(const LayerSpec& spec) {
 LayerSpec PlannedLoss(const Job& job, const Plan& plan) {
   LayerSpec loss = job.loss;
   loss.class_dim = plan.class_dim;
+  if (loss.scripted && job.eval.class_dim) loss.class_dim = static_cast<int>(*job.eval.class_dim);
   return loss;
 }
 

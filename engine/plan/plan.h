@@ -63,9 +63,9 @@ struct Plan {
   Batch batch;                ///< with all its fields set
   std::string device;         ///< "cpu" or "cuda"
   std::string transport;      ///< "threads", "gloo" or "nccl"
-  std::string unordered;      ///< on a GPU, the layers with UnorderedOnGpu(): "layer 3 Upsample"
-  /// The dim of the last layer's output that holds the classes (LayerSpec::class_dim). Empty if the
-  /// loss has no classes, or if planning does not know the output or the target.
+  std::string unordered;      ///< on a GPU the layers with UnorderedOnGpu(): "layer 3 Upsample"
+  /// Which dim of the last layer's output holds the classes (LayerSpec::class_dim); none where the
+  /// loss has no classes, the output has two dims, or planning does not know it or the target.
   std::optional<int> class_dim;
   std::string
       class_dim_text;  ///< how class_dim was decided, for `plan`; empty for outputs of two dims

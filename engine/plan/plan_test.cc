@@ -789,18 +789,19 @@ TEST(MakePlan, FindsTheDimOfTheClasses) {
                        DType target = DType::kInt64) {
     return MakePlan(TokensJob(length, classes, loss, target), {}, nullptr);
   };
-  EXPECT_EQ(plan(5, 6, {}).class_dim, 2);
+  EXPECT_EQ(plan(5, 6, {}).class_dim, -1);
   EXPECT_EQ(
       plan(5, 6, {}).class_dim_text,
       "the classes are in dim 2 of the output (4, 5, 6), which the labels (4, 5) do not have");
   for (const DType target : {DType::kInt64, DType::kFloat32}) {
-    EXPECT_EQ(plan(6, 6, {{"class_dim", -1}}, target).class_dim, 2);
+    EXPECT_EQ(plan(6, 6, {{"class_dim", -1}}, target).class_dim, -1);
     EXPECT_EQ(plan(6, 6, {{"class_dim", 1}}, target).class_dim, 1);
   }
   EXPECT_EQ(plan(6, 6, {{"class_dim", -1}}).class_dim_text,
             "the classes are in dim 2 of the output (4, 6, 6), as class_dim = -1 says");
   Job flat = FilesJob({8, {{{8}, DType::kFloat32}}, {{{}, DType::kInt64}}, 8}, "NLLLoss", {});
-  EXPECT_EQ(MakePlan(flat, {}, nullptr).class_dim, 1);
+  EXPECT_EQ(MakePlan(flat, {}, nullptr).class_dim, std::nullopt)
+      << "of other outputs it says nothing";
   EXPECT_EQ(MakePlan(flat, {}, nullptr).class_dim_text, "") << "there is no other dim";
   flat.loss = Make("MSELoss", {});
   flat.train_data.kind = flat.test_data.kind = "";
@@ -826,8 +827,8 @@ TEST(MakePlan, MetricsOfALossFunctionFindTheirClassesInTheSameWay) {
     return job;
   };
   const auto dim = [&](const Job& job) { return MakePlan(job, {}, nullptr).class_dim; };
-  EXPECT_EQ(dim(job(5, {})), 2);
-  EXPECT_EQ(dim(job(6, -1)), 2);
+  EXPECT_EQ(dim(job(5, {})), -1);
+  EXPECT_EQ(dim(job(6, -1)), -1);
   EXPECT_EQ(dim(job(6, 1)), 1);
   EXPECT_THAT(ErrorOf(job(6, {})),
               AllOf(HasSubstr("net.lua:9: eval: f1: the classes may be in dim 1 of the output "

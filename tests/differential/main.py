@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random cases in Strata and in PyTorch, compared.
 
-usage: main.py STRATA MODELS KIND=COUNT...      (layers, optimizers, functions, plans, processes)
+usage: main.py STRATA MODELS KIND=COUNT...      (class_dims, layers, optimizers, functions, plans, processes)
 
 The cases are the same ones each time, unless $SEED says otherwise; $CASE=NUMBER runs one alone, $CASES
 more of them or fewer. $DEVICE=cuda lets Strata compute there. $SHRINK=0 leaves failing cases as large as they are.
