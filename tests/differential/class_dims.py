@@ -16,7 +16,7 @@ import collections
 import layers
 import training
 import values
-from compare import AFTER_UPDATES, Verdict, described, judge
+from compare import Verdict, described, judge
 from pytorch import torch
 from values import tensor
 
@@ -407,7 +407,7 @@ def verdict(case, outcomes):
     check(case)
     outcome, dims = outcomes[0], fitting(case)
     if dims == [case["meant"]]:
-        judged = judge(expected(case), outcome, tolerance=AFTER_UPDATES)
+        judged = judge(expected(case), outcome)
         COUNTS["computed, class_dim %s" % ("not said" if case["written"] is None else "said")] += not judged.wrong
         return judged
     if outcome.what != "refused":

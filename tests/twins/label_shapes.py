@@ -254,7 +254,8 @@ def two_classes(strata):
         near(ours["loss"], F.binary_cross_entropy_with_logits(output, y.float()).item())
         near(ours["accuracy"], output.gt(0).eq(y.bool()).double().mean().item())
     for one, loss in zip(to[1:], ["MSELoss", "L1Loss", "PoissonNLLLoss", "MSELoss"]):
-        refused(strata, NUMBERS % ("nn.%s{}" % loss, '"accuracy"', one, one), "accuracy needs labels, or a loss of scores")
+        refused(strata, NUMBERS % ("nn.%s{}" % loss, '"accuracy"', one, one),
+                "accuracy needs labels, or a loss of scores")
 
 
 RAGGED = """
