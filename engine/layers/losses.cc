@@ -470,7 +470,9 @@ int64_t ClassDim(at::IntArrayRef output, const at::Tensor& target, std::optional
   const std::vector<int> fitting = FittingClassDims(output, target.sizes(), are_labels, given);
   if (fitting.size() == 1) return fitting[0];
   const std::string shape = FormatShape(output);
-  if (!fitting.empty()) throw ConfigError(TwoClassDims(shape, ShapeOf(target), loss));
+  if (!fitting.empty()) {
+    throw ConfigError(SeveralClassDims(output, ShapeOf(target), fitting, loss));
+  }
   const std::string dim = given ? std::to_string(*given) : "1 or the last";
   throw ConfigError(Str("expected ", are_labels ? "labels" : "probabilities", " in the shape of ",
                         "the output ", shape,

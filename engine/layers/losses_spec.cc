@@ -58,7 +58,7 @@ size_t ClassDim(const LayerSpec& spec, const TensorSpec& output, const TensorSpe
   if (fitting.size() == 1) return static_cast<size_t>(fitting[0]);
   const std::string shape = FormatShape(output.shape);
   if (!fitting.empty()) {
-    throw ShapeError(TwoClassDims(shape, FormatShape(target.shape), spec.type));
+    throw ShapeError(SeveralClassDims(output.shape, FormatShape(target.shape), fitting, spec.type));
   }
   const auto rank = static_cast<int64_t>(output.shape.size());
   if (given && (*given == 0 || *given >= rank || *given <= -rank)) {
@@ -370,30 +370,32 @@ std::optional<int64_t> GivenClassDim(const LayerSpec& loss) {
 
 std::vector<int> FittingClassDims(std::span<const int64_t> output, std::span<const int64_t> target,
                                   bool are_labels, std::optional<int64_t> given) {
-  const auto rank = static_cast<int64_t>(output.size());
-  std::vector<int64_t> candidates = {1, rank - 1};
-  if (given) candidates = {*given < 0 ? *given + rank : *given};
+  const auto rank = static_cast<int>(output.size());
   std::vector<int> fitting;
-  for (const int64_t dim : candidates) {
-    if (dim < 1 || dim >= rank) continue;
-    if (!fitting.empty() && fitting.back() == dim) continue;
+  for (int dim = 1; dim < rank; ++dim) {
+    if (given && *given != dim && *given != dim - rank) continue;
     std::vector<int64_t> expected(output.begin(), output.end());
     if (are_labels) expected.erase(expected.begin() + dim);
-    if (std::ranges::equal(target, expected)) fitting.push_back(static_cast<int>(dim));
+    if (std::ranges::equal(target, expected)) fitting.push_back(dim);
   }
+  const bool is_between = fitting.size() == 1 && fitting[0] != 1 && fitting[0] != rank - 1;
+  if (is_between && !given) fitting.clear();
   return fitting;
 }
 
-std::string TwoClassDims(const std::string& output, const std::string& target,
-                         const std::string& loss) {
-  const auto say = [&](int dim) {
-    return loss.empty() ? Str("eval = {class_dim = ", dim, "}")
-                        : Str("nn.", loss, "{class_dim = ", dim, "}");
-  };
-  return Str("the classes may be in dim 1 of the output ", output,
-             ", as in PyTorch, or in its last dim, with a row of scores for each label, and the "
-             "target ",
-             target, " fits both; say which: ", say(1), " or ", say(-1));
+std::string SeveralClassDims(std::span<const int64_t> output, const std::string& target,
+                             const std::vector<int>& fitting, const std::string& loss) {
+  const int last = static_cast<int>(output.size()) - 1;
+  std::vector<std::string> dims, lines;
+  for (const int dim : fitting) {
+    dims.push_back(dim == 1      ? "dim 1, as in PyTorch,"
+                   : dim == last ? "its last dim, with a row of scores for each label,"
+                                 : Str("dim ", dim));
+    const std::string said = Str("{class_dim = ", dim == last ? -1 : dim, "}");
+    lines.push_back(loss.empty() ? Str("eval = ", said) : Str("nn.", loss, said));
+  }
+  return Str("the output ", FormatShape(output), " may have the classes in ", Join(dims, " or in "),
+             " and the target ", target, " fits each of these; say which: ", Join(lines, " or "));
 }
 
 }  // namespace strata

@@ -296,8 +296,11 @@ TEST(FittingClassDims, LabelsLackTheDimOfTheClasses) {
   EXPECT_EQ(labels({5, 3, 4}, {5, 4}), Dims({1}));
   EXPECT_EQ(labels({5, 3, 4}, {5, 3}), Dims({2}));
   EXPECT_EQ(labels({5, 4, 4}, {5, 4}), Dims({1, 2}));
-  EXPECT_EQ(labels({5, 3, 3, 3}, {5, 3, 3}), Dims({1, 3}));
-  EXPECT_EQ(labels({5, 3, 4, 4}, {5, 3, 4}), Dims({3})) << "dim 2 has to be said";
+  EXPECT_EQ(labels({5, 3, 3, 3}, {5, 3, 3}), Dims({1, 2, 3}));
+  EXPECT_EQ(labels({5, 3, 4, 4}, {5, 3, 4}), Dims({2, 3}));
+  EXPECT_EQ(labels({5, 3, 3, 4}, {5, 3, 4}), Dims({1, 2}));
+  EXPECT_EQ(labels({5, 3, 2, 4}, {5, 3, 4}), Dims()) << "dim 2 has to be said";
+  EXPECT_EQ(labels({5, 3, 2, 4}, {5, 3, 4}, 2), Dims({2}));
   EXPECT_EQ(labels({5, 4, 4}, {5, 4}, 1), Dims({1}));
   EXPECT_EQ(labels({5, 4, 4}, {5, 4}, -1), Dims({2}));
   EXPECT_EQ(labels({5, 3, 4, 4}, {5, 3, 4}, -2), Dims({2}));
@@ -325,16 +328,19 @@ TEST(CheckLoss, RefusesTargetsThatFitTwoDimsUntilTheScriptSaysWhich) {
     EXPECT_EQ(
         LossError(Layer(type), square, labels),
         Str("the loss ", type, "() cannot compare the output of layer 0 Linear(64, 10), ",
-            "float32 (8, 4, 4), with the target int64 (8, 4): the classes may be in dim 1 of ",
-            "the output (8, 4, 4), as in PyTorch, or in its last dim, with a row of scores ",
-            "for each label, and the target (8, 4) fits both; say which: nn.", type,
+            "float32 (8, 4, 4), with the target int64 (8, 4): the output (8, 4, 4) may have the ",
+            "classes in dim 1, as in PyTorch, or in its last dim, with a row of scores for each ",
+            "label, and the target (8, 4) fits each of these; say which: nn.", type,
             "{class_dim = 1} or nn.", type, "{class_dim = -1}"));
     for (const int dim : {1, -1, 2}) {
       EXPECT_TRUE(Takes(Layer(type, {}, {{"class_dim", dim}}), square, labels)) << type << dim;
     }
   }
+  EXPECT_THAT(
+      LossError(Layer("NLLLoss"), {{8, 3, 4, 4}, DType::kFloat32}, {{8, 3, 4}, DType::kInt64}),
+      HasSubstr("may have the classes in dim 2 or in its last dim, with a row"));
   const TensorSpec output = {{8, 3, 4}, DType::kFloat32};
-  EXPECT_THAT(LossError(Layer("CrossEntropyLoss"), output, output), HasSubstr("fits both"));
+  EXPECT_THAT(LossError(Layer("CrossEntropyLoss"), output, output), HasSubstr("fits each"));
   EXPECT_TRUE(Takes(Layer("CrossEntropyLoss", {}, {{"class_dim", 1}}), output, output));
 }
 
@@ -385,22 +391,23 @@ Shape AnyOutput() {
   return *rc::gen::container<Shape>(static_cast<size_t>(dims), rc::gen::inRange<int64_t>(1, 4));
 }
 
-/// States the rule in another way: if one of the dims that may hold the classes is removed, the
-/// output has the labels' shape.
+/// States the rule in another way: there is exactly one dim that completes the labels' shape to the
+/// output's, and it is dim 1 or the last one.
 RC_GTEST_PROP(ClassLosses, LabelsLackOneDim, ()) {
   const Shape output = AnyOutput();
   const auto labels = *rc::gen::container<Shape>(
       output.size() - 1 + *rc::gen::element<size_t>(0, 0, 0, 1), rc::gen::inRange<int64_t>(1, 4));
-  int fitting = 0;
-  for (const size_t dim : std::set{size_t{1}, output.size() - 1}) {
+  std::set<size_t> fitting;
+  for (size_t dim = 1; dim < output.size(); ++dim) {
     Shape with = labels;
     if (dim <= with.size()) {
       with.insert(with.begin() + static_cast<std::ptrdiff_t>(dim), output[dim]);
     }
-    fitting += with == output ? 1 : 0;
+    if (with == output) fitting.insert(dim);
   }
+  const bool is_certain = fitting == std::set{size_t{1}} || fitting == std::set{output.size() - 1};
   RC_ASSERT(Takes(Layer("NLLLoss"), {output, DType::kFloat32}, {labels, DType::kInt64}) ==
-            (fitting == 1));
+            is_certain);
 }
 
 /// Cross entropy is log_softmax followed by NLL, so both take the same labels.

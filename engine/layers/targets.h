@@ -33,15 +33,15 @@ bool AreLabels(const TensorSpec& target);
 /// The dims of the shape `output` that may hold the classes, ascending, for a target of the shape
 /// `target`. Labels have the shape of the output without the dim of the classes; probabilities have
 /// the whole shape of the output. `given` is what the script says, a dim from 1 on, or from -1 on
-/// backwards from the end. Without it there are two candidates:
+/// backwards from the end. Without it there are two readings, and a dim in between has to be said:
 ///
 ///   output (N, C), labels (N)                      dim 1
 ///   output (N, C, d1, ...), labels (N, d1, ...)    dim 1, as in PyTorch
 ///   output (N, d1, ..., C), labels (N, d1, ...)    the last dim: a row of scores for each token
 ///
-/// Returns no dim if nothing fits, and two dims if the shapes do not decide, as for 6 tokens and 6
-/// classes. Nothing else decides in that case, since layers may fix the length of either dim. So
-/// the caller must refuse it.
+/// Returns no dim if nothing fits, and several dims if the shapes do not decide, as for 6 tokens
+/// and 6 classes. Nothing else decides in that case, since layers may fix the length of either dim.
+/// So the caller must refuse it.
 std::vector<int> FittingClassDims(std::span<const int64_t> output, std::span<const int64_t> target,
                                   bool are_labels, std::optional<int64_t> given);
 
@@ -49,10 +49,10 @@ std::vector<int> FittingClassDims(std::span<const int64_t> output, std::span<con
 /// (LayerSpec::class_dim). Both may be negative. None if neither is there.
 std::optional<int64_t> GivenClassDim(const LayerSpec& loss);
 
-/// The error for two dims that fit: both readings, and what the script has to say. `output` and
-/// `target` are shapes as text; `loss` is the type of the loss, or empty for a function of the
-/// script, whose metrics go by eval.class_dim.
-std::string TwoClassDims(const std::string& output, const std::string& target,
-                         const std::string& loss);
+/// The error for several dims that fit: all readings, and what the script has to say. `target` is a
+/// shape as text; `loss` is the type of the loss, or empty for a function of the script, whose
+/// metrics go by eval.class_dim.
+std::string SeveralClassDims(std::span<const int64_t> output, const std::string& target,
+                             const std::vector<int>& fitting, const std::string& loss);
 
 }  // namespace strata

@@ -158,7 +158,7 @@ void CheckClassMetrics(const Job& job, const LayerSpec& loss, const std::string&
   const std::vector<int> fitting = FittingClassDims(scores, labels, /*are_labels=*/true, given);
   if (fitting.size() == 1) return;
   if (!fitting.empty()) {
-    throw ConfigError(Str(eval, ": ", TwoClassDims(FormatShape(scores), FormatShape(labels), "")));
+    throw ConfigError(Str(eval, ": ", SeveralClassDims(scores, FormatShape(labels), fitting, "")));
   }
   throw ConfigError(Str(eval, " needs labels in the shape of the output without the dim of its ",
                         "classes (", given ? std::to_string(*given) : "1 or the last",
@@ -184,7 +184,9 @@ void CheckNumberMetrics(const Job& job, const std::string& where, const TensorSp
 /// Refuses a loss of classes with a single class, because it is 0 whatever the layers give.
 void CheckClasses(const LayerSpec& loss, const std::string& where, const TensorSpecs& output) {
   if (loss.scripted || !IsOfClasses(loss) || output.size() != 1) return;
-  if (output[0].shape.size() != 2 || output[0].shape[1] != 1) return;
+  const auto rank = static_cast<int64_t>(output[0].shape.size());
+  const std::optional<int64_t> dim = rank == 2 ? 1 : GivenClassDim(loss);
+  if (!dim || rank < 2 || output[0].shape.at((*dim + rank) % rank) != 1) return;
   throw ConfigError(Str(Place(where), "the loss ", loss.ToString(), " of one class is always 0; ",
                         "nn.BCEWithLogitsLoss takes one score and a target of 0 or 1"));
 }

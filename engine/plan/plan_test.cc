@@ -584,6 +584,12 @@ TEST(MakePlan, RefusesOneClass) {
     job.layers = {Make("Linear", {8, 1})};
     EXPECT_THAT(ErrorOf(job), HasSubstr("of one class is always 0; nn.BCEWithLogitsLoss takes"));
   }
+  // A score for each token.
+  Job tokens =
+      FilesJob({8, {{{5, 8}, DType::kFloat32}}, {{{5}, DType::kInt64}}, 1}, "CrossEntropyLoss", {});
+  tokens.input.reset();
+  tokens.layers = {Make("Linear", {8, 1})};
+  EXPECT_THAT(ErrorOf(tokens), HasSubstr("of one class is always 0"));
 }
 
 TEST(MakePlan, ThePaddingsMaskIsNotThatOfAttention) {
@@ -831,8 +837,8 @@ TEST(MakePlan, MetricsOfALossFunctionFindTheirClassesInTheSameWay) {
   EXPECT_EQ(dim(job(6, -1)), -1);
   EXPECT_EQ(dim(job(6, 1)), 1);
   EXPECT_THAT(ErrorOf(job(6, {})),
-              AllOf(HasSubstr("net.lua:9: eval: f1: the classes may be in dim 1 of the output "
-                              "(4, 6, 6)"),
+              AllOf(HasSubstr("net.lua:9: eval: f1: the output (4, 6, 6) may have the classes in "
+                              "dim 1, as in PyTorch, or in its last dim"),
                     HasSubstr("say which: eval = {class_dim = 1} or eval = {class_dim = -1}")));
   EXPECT_THAT(ErrorOf(job(5, 1)), HasSubstr("eval: f1 needs labels in the shape of the output "
                                             "without the dim of its classes (1); the output is "

@@ -386,9 +386,11 @@ def fitting(case):
     """The dims of the classes that the target's shape and the script's words leave open."""
     shape, written = case["shape"], case["written"]
     rank = len(shape) + 1
-    said = {1, rank - 1} if written is None else {written + rank if written < 0 else written}
+    said = range(1, rank) if written is None else [written + rank if written < 0 else written]
     is_soft, target = case["target"]["dtype"] != "int64", case["target"]["shape"]
-    return [dim for dim in said if 0 < dim < rank and target == (shape if is_soft else without(shape, dim))]
+    dims = [dim for dim in said if 0 < dim < rank and target == (shape if is_soft else without(shape, dim))]
+    has_to_be_said = written is None and len(dims) == 1 and 1 < dims[0] < rank - 1
+    return [] if has_to_be_said else dims
 
 
 def check(case):
@@ -413,7 +415,7 @@ def verdict(case, outcomes):
     if outcome.what != "refused":
         why = "the dims %s fit: %s" % (dims, outcome.text)
         return Verdict("accepted" if outcome.what == "done" else outcome.what, why)
-    words = ["class_dim = 1", "class_dim = -1"] if dims else ["class"]
+    words = ["class_dim = %d" % (-1 if dim == len(case["shape"]) else dim) for dim in dims] or ["class"]
     if not all(word in outcome.text for word in words):
         return Verdict("refused", outcome.text)
     COUNTS["refused with both readings" if dims else "refused: class_dim fits nothing"] += 1
