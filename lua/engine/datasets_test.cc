@@ -330,6 +330,7 @@ padded.data = {train = small, collate = "pad"})");
   Show(R"(
 shares = strata.dataset{length = 8, ragged = true, get = function(i)
   return F.arange(1 + i % 4):add(1), F.softmax(F.ones{1 + i % 4, 3}, 1) end}
+padded.loss = nn.CrossEntropyLoss{class_dim = -1}
 padded.data = {train = shares, collate = "pad"})");
   EXPECT_THAT(Fail("job(shares, nil, padded):train{pipe = 1}"),
               HasSubstr("fills targets up, which the loss CrossEntropyLoss would count"));
