@@ -252,6 +252,28 @@ show = {forward = function(self, x) self.n = self.n + 1; seen[#seen + 1] = self.
               HasSubstr("has set self.n to nothing"));
 }
 
+// A layer finds its reset by its init, so one init cannot serve two resets.
+TEST_F(OwnLayersTest, TypesOfOneInitHaveOneReset) {
+  Show(R"(
+init = function(self) self.w = self:parameter{4, fill = 1} end
+twice = function(self) self.w:fill_(2) end
+function type(name, reset)
+  return strata.layer{name = name, init = init, reset = reset, forward = function(self, x) return x * self.w end}
+end
+type("A", twice)
+type("B", twice))");
+  for (const char* other : {"function(self) self.w:fill_(3) end", "nil"}) {
+    EXPECT_THAT(Fail(Str("type('C', ", other, ")")),
+                HasSubstr("another type has the same init and another reset, or none"));
+  }
+  Show("plain = function(self) self.w = self:parameter{4} end");
+  Show("strata.layer{name = 'D', init = plain, forward = function(self, x) return x end}");
+  EXPECT_THAT(
+      Fail("strata.layer{name = 'E', init = plain, reset = twice, forward = function(self, x) "
+           "return x end}"),
+      HasSubstr("another type has the same init and another reset, or none"));
+}
+
 // Planning runs a trial backward from both outputs, one of which was made from the other.
 TEST_F(OwnLayersTest, AnOutputMayBeMadeOfAnother) {
   Show(R"(

@@ -52,10 +52,12 @@ LayerConstructor OwnLayer(lua_State* L) {
   constructor.init = FunctionField(L, 1, "init", false);
   constructor.forward = FunctionField(L, 1, "forward", true);
   const FunctionRef reset = FunctionField(L, 1, "reset", false);
-  if (reset.id < 0) return constructor;
-  if (constructor.init.id < 0)
+  if (constructor.init.id < 0) {
+    if (reset.id < 0) return constructor;
     throw ConfigError("strata.layer: reset needs an init, which makes what it sets");
+  }
   KeepReset(L, constructor.init, reset);
+  if (reset.id < 0) return constructor;
   constructor.init.digest += reset.digest;  // the digest tells jobs apart
   return constructor;
 }

@@ -489,7 +489,19 @@ std::string LossHint(const LayerSpec& loss) {
 
 void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset) {
   luaL_newmetatable(L, kResets);
-  PushFunction(L, reset);
+  if (reset.id >= 0) {
+    PushFunction(L, reset);
+  } else {
+    lua_pushboolean(L, false);
+  }
+  lua_rawgeti(L, -2, init.id);
+  const bool is_taken = !lua_isnil(L, -1) && !lua_rawequal(L, -1, -2);
+  lua_pop(L, 1);
+  if (is_taken) {
+    throw ConfigError(
+        "strata.layer: another type has the same init and another reset, or none; give each type "
+        "an init function of its own");
+  }
   lua_rawseti(L, -2, init.id);
   lua_pop(L, 1);
 }
