@@ -58,30 +58,35 @@ TEST_F(PlanningTest, TrialsOfLayersSkipProducts) {
   EXPECT_EQ(Show("seen[12]"), "true");
 }
 
-TEST_F(PlanningTest, LayersThatAreAlikeButForTheirNamesAreTriedOnce) {
+TEST_F(PlanningTest, LayersThatAreAlikeButForTheirNamesAreBuiltAndMeasuredOnce) {
   Show(R"(
     nn, F = strata.nn, strata.F
-    calls = 0
+    built, backwards = 0, 0
     Block = strata.layer{
       name = "Block",
-      init = function(self, size) self.fc = nn.Linear{4, size}; self.back = nn.Linear{size, 4} end,
-      forward = function(self, x) calls = calls + 1; return x + self.back(self.fc(x):relu()) end,
+      init = function(self, size) self.w = self:parameter{size, 4} end,
+      reset = function(self) built = built + 1 end,
+      forward = function(self, x)
+        if strata.training() then backwards = backwards + 1 end
+        return x + F.linear(F.linear(x, self.w):relu(), self.w:t())
+      end,
     }
     function plan(layers)
-      calls = 0
+      built, backwards = 0, 0
       strata.job{
         device = "cpu", input = {shape = {4}}, layers = layers, loss = nn.CrossEntropyLoss{},
         batch = {micro_batches = 2, micro_batch_size = 2}, optimizer = {"sgd", lr = 0.1}, steps = 1,
         data = {train = function(i) return F.randn{2, 4}, F.tensor{0, 1} end},
       }:plan{pipe = 1, memory = "1GB"}
-      return calls
+      return {built, backwards}
     end
-    one = plan{Block{8}}
-    many = plan{Block{8}, Block{8, name = "middle"}, Block{8}, Block{8}}
-    others = plan{Block{8}, Block{9}, Block{8}, Block{9}}
+    one = plan{Block{5}}
+    four = plan{Block{6}, Block{6, name = "middle"}, Block{6}, Block{6}}
+    two = plan{Block{7}, Block{8}, Block{7}, Block{8}}
   )");
-  EXPECT_EQ(Show("one > 0 and many == one"), "true") << Show("{one, many}");
-  EXPECT_EQ(Show("others == 2 * one"), "true") << Show("{one, others}");
+  EXPECT_EQ(Show("one[1] > 0 and one[2] > 0"), "true") << Show("one");
+  EXPECT_EQ(Show("four[1] == one[1] and four[2] == one[2]"), "true") << Show("{one, four}");
+  EXPECT_EQ(Show("two[1] == 2 * one[1] and two[2] == 2 * one[2]"), "true") << Show("{one, two}");
 }
 
 TEST_F(PlanningTest, ErrorsOfTrialsNameTheZeros) {

@@ -169,9 +169,9 @@ void ClearNames(LayerSpec& layer) {
 }
 
 /// Equal for two layers whose trials come out alike: they have the same types, arguments and
-/// functions, and those inside them too. Names do not count, so the blocks of a Transformer are
-/// tried once. A function counts by its id, because functions of one place in a script may capture
-/// different values.
+/// functions, and those inside them too. Names do not count, so one block of a Transformer is built
+/// and measured for all. A function counts by its id, because functions of one place in a script
+/// may capture different values.
 std::string TrialKey(LayerSpec layer) {
   ClearNames(layer);
   const Value value = layer.ToValue();
@@ -206,23 +206,20 @@ Value TensorScript::Call(const FunctionRef& function, const Value::List& argumen
 }
 
 TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
-  const std::string key = TrialKey(layer);
-  const auto known = inferred_.find(key + ToString(inputs));
-  if (known != inferred_.end()) return known->second;
   const Session session(state_, Watch::kClosely);
   const PlanningScope planning;
   const at::NoGradGuard no_grad;
   const RandomScope random(0);
   const products::Skipped skip;
-  return inferred_[key + ToString(inputs)] = OnZeros(inputs, [&] {
-           return SpecsOf(ForShapes(key, layer).Forward(Zeros(inputs), Pass{.training = false}));
-         });
+  return OnZeros(inputs, [&] {
+    return SpecsOf(ForShapes(layer).Forward(Zeros(inputs), Pass{.training = false}));
+  });
 }
 
 /// The layer is built once for inputs of all shapes, since drawing the values of a table of 50,000
 /// words takes a second. Then its parameters are replaced by expanded zeros, which take no memory.
-Layer& TensorScript::ForShapes(const std::string& key, const LayerSpec& layer) {
-  std::unique_ptr<Layer>& built = for_shapes_[key];
+Layer& TensorScript::ForShapes(const LayerSpec& layer) {
+  std::unique_ptr<Layer>& built = for_shapes_[TrialKey(layer)];
   if (built) return *built;
   built = strata::BuildLayer(layer, this);
   for (Parameter& parameter : built->parameters()) {

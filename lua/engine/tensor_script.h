@@ -38,13 +38,11 @@ class TensorScript : public EngineScript {
 
  private:
   /// The layer for inferring shapes; its parameters have shapes but no memory of their own.
-  Layer& ForShapes(const std::string& key, const LayerSpec& layer);
+  Layer& ForShapes(const LayerSpec& layer);
 
   State& state_;
-  // What trials of layers gave, by TrialKey() and by the shapes of the inputs where these count.
-  std::map<std::string, TensorSpecs> inferred_;
-  std::map<std::string, LayerMemory> measured_;
-  std::map<std::string, std::unique_ptr<Layer>> for_shapes_;
+  std::map<std::string, LayerMemory> measured_;               // by TrialKey() and input shapes
+  std::map<std::string, std::unique_ptr<Layer>> for_shapes_;  // by TrialKey()
 };
 
 }  // namespace strata::lua
