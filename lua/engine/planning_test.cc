@@ -61,32 +61,34 @@ TEST_F(PlanningTest, TrialsOfLayersSkipProducts) {
 TEST_F(PlanningTest, LayersThatAreAlikeButForTheirNamesAreBuiltAndMeasuredOnce) {
   Show(R"(
     nn, F = strata.nn, strata.F
-    built, backwards = 0, 0
+    built, forwards = 0, 0
     Block = strata.layer{
       name = "Block",
       init = function(self, size) self.w = self:parameter{size, 4} end,
       reset = function(self) built = built + 1 end,
       forward = function(self, x)
-        if strata.training() then backwards = backwards + 1 end
+        forwards = forwards + 1
         return x + F.linear(F.linear(x, self.w):relu(), self.w:t())
       end,
     }
     function plan(layers)
-      built, backwards = 0, 0
+      built, forwards = 0, 0
       strata.job{
         device = "cpu", input = {shape = {4}}, layers = layers, loss = nn.CrossEntropyLoss{},
         batch = {micro_batches = 2, micro_batch_size = 2}, optimizer = {"sgd", lr = 0.1}, steps = 1,
         data = {train = function(i) return F.randn{2, 4}, F.tensor{0, 1} end},
       }:plan{pipe = 1, memory = "1GB"}
-      return {built, backwards}
+      return {built, forwards}
     end
     one = plan{Block{5}}
     four = plan{Block{6}, Block{6, name = "middle"}, Block{6}, Block{6}}
     two = plan{Block{7}, Block{8}, Block{7}, Block{8}}
   )");
-  EXPECT_EQ(Show("one[1] > 0 and one[2] > 0"), "true") << Show("one");
-  EXPECT_EQ(Show("four[1] == one[1] and four[2] == one[2]"), "true") << Show("{one, four}");
-  EXPECT_EQ(Show("two[1] == 2 * one[1] and two[2] == 2 * one[2]"), "true") << Show("{one, two}");
+  // A layer is built for its shapes and for its memory. A forward infers the shapes of each layer
+  // of the list; one more measures the memory of all that are alike.
+  EXPECT_EQ(Show("one"), "{2, 2}");
+  EXPECT_EQ(Show("four"), "{2, 5}");
+  EXPECT_EQ(Show("two"), "{4, 6}");
 }
 
 TEST_F(PlanningTest, ErrorsOfTrialsNameTheZeros) {
