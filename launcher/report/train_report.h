@@ -27,8 +27,8 @@ inline constexpr const char* kEvalMessage = "eval";              ///< its record
 inline constexpr const char* kSamplesMessage = "samples";        ///< its record, a note
 inline constexpr const char* kHistogramsMessage = "histograms";  ///< its record
 
-/// The version of the log's lines, their entry "version" (docs/reference/contract.md, "The log"). It is
-/// increased when an entry is removed or changes its meaning; new entries do not change it.
+/// The version of the log's lines, their entry "version" (docs/reference/contract.md, "The log").
+/// It is increased when an entry is removed or changes its meaning; new entries do not change it.
 inline constexpr int kLogVersion = 1;
 
 /// What the starter reports about the job.
