@@ -252,26 +252,31 @@ show = {forward = function(self, x) self.n = self.n + 1; seen[#seen + 1] = self.
               HasSubstr("has set self.n to nothing"));
 }
 
-// A layer finds its reset by its init, so one init cannot serve two resets.
-TEST_F(OwnLayersTest, TypesOfOneInitHaveOneReset) {
+// A layer finds its reset by its functions, so types with the same functions have one reset.
+TEST_F(OwnLayersTest, TypesOfTheSameFunctionsHaveOneReset) {
   Show(R"(
 init = function(self) self.w = self:parameter{4, fill = 1} end
-twice = function(self) self.w:fill_(2) end
-function type(name, reset)
-  return strata.layer{name = name, init = init, reset = reset, forward = function(self, x) return x * self.w end}
+times = function(self, x) return x * self.w end
+set = function(self) self.w:fill_(2) end
+function type(name, reset, forward)
+  return strata.layer{name = name, init = init, reset = reset, forward = forward or times}
 end
-type("A", twice)
-type("B", twice))");
+A, B = type("A", set), type("B", set))");
   for (const char* other : {"function(self) self.w:fill_(3) end", "nil"}) {
     EXPECT_THAT(Fail(Str("type('C', ", other, ")")),
-                HasSubstr("another type has the same init and another reset, or none"));
+                HasSubstr("another type has the same init and forward and another reset, or none"));
   }
-  Show("plain = function(self) self.w = self:parameter{4} end");
-  Show("strata.layer{name = 'D', init = plain, forward = function(self, x) return x end}");
-  EXPECT_THAT(
-      Fail("strata.layer{name = 'E', init = plain, reset = twice, forward = function(self, x) "
-           "return x end}"),
-      HasSubstr("another type has the same init and another reset, or none"));
+  // The same init with another forward may have a reset of its own, or none.
+  Show(R"(
+C = type("C", function(self) self.w:fill_(3) end, function(self, x) return x * self.w end)
+D = type("D", nil, function(self, x) return x * self.w end)
+function values(kind) return losses{kind{}, nn.Linear{4, 4}} end
+function filled(value)
+  return values(strata.layer{name = "E", init = function(self) self.w = self:parameter{4, fill = value} end,
+                             forward = times})
+end)");
+  EXPECT_EQ(Show("values(A) == filled(2) and values(B) == filled(2)"), "true");
+  EXPECT_EQ(Show("values(C) == filled(3) and values(D) == filled(1)"), "true");
 }
 
 // Planning runs a trial backward from both outputs, one of which was made from the other.

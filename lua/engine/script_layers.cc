@@ -271,7 +271,7 @@ class OwnLayer : public SelfLayer {
       const std::vector<OwnMember> members = RunInit(L, spec_, make);
       TakeMembers(L, members, values, Build(L, script, members, values));
       SetFields(L);
-      if (PushReset(L, spec_.init)) Reset(L);
+      if (PushReset(L, spec_.init, spec_.forward)) Reset(L);
       CopyAssigned(L);
       TakeSelf(L);
     });

@@ -56,7 +56,7 @@ LayerConstructor OwnLayer(lua_State* L) {
     if (reset.id < 0) return constructor;
     throw ConfigError("strata.layer: reset needs an init, which makes what it sets");
   }
-  KeepReset(L, constructor.init, reset);
+  KeepReset(L, constructor.init, constructor.forward, reset);
   if (reset.id < 0) return constructor;
   constructor.init.digest += reset.digest;  // the digest tells jobs apart
   return constructor;

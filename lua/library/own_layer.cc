@@ -21,7 +21,7 @@ namespace strata::lua {
 namespace {
 
 constexpr std::string_view kTraining = "training";
-constexpr char kResets[] = "strata.resets";  // registry: id of the init -> reset function
+constexpr char kResets[] = "strata.resets";  // registry: PushResetKey() -> reset, or false
 constexpr size_t kMaxDepth = 20;
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
@@ -88,6 +88,12 @@ void Note(lua_State* L, InitRun& run, OwnMember member) {
   lua_pushvalue(L, -2);
   lua_rawseti(L, -2, static_cast<int>(run.made.size()));
   lua_pop(L, 1);
+}
+
+/// Pushes the key of a type's reset: the ids of its functions.
+void PushResetKey(lua_State* L, const FunctionRef& init, const FunctionRef& forward) {
+  const std::string key = Str(init.id, " ", forward.id);
+  lua_pushlstring(L, key.data(), key.size());
 }
 
 }  // namespace
@@ -487,28 +493,32 @@ std::string LossHint(const LayerSpec& loss) {
   return Str("; F.", found->second, "(...) is the same as a function");
 }
 
-void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset) {
+void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& forward,
+               const FunctionRef& reset) {
   luaL_newmetatable(L, kResets);
+  PushResetKey(L, init, forward);
   if (reset.id >= 0) {
     PushFunction(L, reset);
   } else {
     lua_pushboolean(L, false);
   }
-  lua_rawgeti(L, -2, init.id);
+  lua_pushvalue(L, -2);
+  lua_rawget(L, -4);
   const bool is_taken = !lua_isnil(L, -1) && !lua_rawequal(L, -1, -2);
   lua_pop(L, 1);
   if (is_taken) {
     throw ConfigError(
-        "strata.layer: another type has the same init and another reset, or none; give each type "
-        "an init function of its own");
+        "strata.layer: another type has the same init and forward and another reset, or none; "
+        "give each type functions of its own");
   }
-  lua_rawseti(L, -2, init.id);
+  lua_rawset(L, -3);
   lua_pop(L, 1);
 }
 
-bool PushReset(lua_State* L, const FunctionRef& init) {
+bool PushReset(lua_State* L, const FunctionRef& init, const FunctionRef& forward) {
   luaL_newmetatable(L, kResets);
-  lua_rawgeti(L, -1, init.id);
+  PushResetKey(L, init, forward);
+  lua_rawget(L, -2);
   lua_remove(L, -2);
   if (lua_isfunction(L, -1)) return true;
   lua_pop(L, 1);

@@ -65,10 +65,11 @@ bool IsLoss(const LayerSpec& layer);
 std::string LossHint(const LayerSpec& loss);
 
 /// `reset` of strata.layer: a function(self) that sets initial values after the whole layer is
-/// built. KeepReset() stores it for an `init`; `reset` may be none (an id below 0). It throws
-/// ConfigError if this `init` has another reset already, because a layer finds its reset by its
-/// init. PushReset() pushes it; if there is none, it returns false and pushes nothing.
-void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& reset);
-bool PushReset(lua_State* L, const FunctionRef& init);
+/// built. KeepReset() stores it for the functions of a type; `reset` may be none (an id below 0).
+/// It throws ConfigError if these functions have another reset already. PushReset() pushes it; if
+/// there is none, it returns false and pushes nothing.
+void KeepReset(lua_State* L, const FunctionRef& init, const FunctionRef& forward,
+               const FunctionRef& reset);
+bool PushReset(lua_State* L, const FunctionRef& init, const FunctionRef& forward);
 
 }  // namespace strata::lua
