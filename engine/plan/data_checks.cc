@@ -186,7 +186,8 @@ void CheckClasses(const LayerSpec& loss, const std::string& where, const TensorS
   if (loss.scripted || !IsOfClasses(loss) || output.size() != 1) return;
   const auto rank = static_cast<int64_t>(output[0].shape.size());
   const std::optional<int64_t> dim = rank == 2 ? 1 : GivenClassDim(loss);
-  if (!dim || rank < 2 || output[0].shape.at((*dim + rank) % rank) != 1) return;
+  if (!dim || *dim >= rank || *dim <= -rank) return;  // CheckLoss() refuses such a dim
+  if (output[0].shape[static_cast<size_t>((*dim + rank) % rank)] != 1) return;
   throw ConfigError(Str(Place(where), "the loss ", loss.ToString(), " of one class is always 0; ",
                         "nn.BCEWithLogitsLoss takes one score and a target of 0 or 1"));
 }
