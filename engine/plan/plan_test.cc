@@ -815,6 +815,10 @@ TEST(MakePlan, FindsTheDimOfTheClasses) {
 }
 
 TEST(MakePlan, RefusesTargetsThatFitTwoDims) {
+  for (const int dim : {-7, 0, 7}) {
+    EXPECT_THAT(ErrorOf(TokensJob(5, 6, {{"class_dim", dim}}, DType::kInt64)),
+                HasSubstr("is no dim of classes of the output (4, 5, 6)"));
+  }
   for (const auto& [length, target] :
        {std::pair(6, DType::kInt64), std::pair(5, DType::kFloat32)}) {
     EXPECT_THAT(ErrorOf(TokensJob(length, 6, {}, target)),
