@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/tensors/dry_run.h"
 #include "engine/layers/families.h"
 #include "engine/layers/kernels/dropped_relu.h"
 #include "engine/layers/unary.h"
@@ -116,6 +117,7 @@ at::Tensor DropReluOf(const at::Tensor& x, double p, const Part& part, at::Tenso
   if (!part.axis && x.scalar_type() == at::kFloat && x.is_contiguous()) {
     factors = Kept(x.sizes(), x.options(), p);
     at::Tensor y = at::empty_like(x);
+    if (DryRun::IsOn()) return y;
     const float scale = 1.0f / static_cast<float>(1 - p);
     DropRelu(x.const_data_ptr<float>(), scale, factors.mutable_data_ptr<float>(),
              y.mutable_data_ptr<float>(), x.numel());

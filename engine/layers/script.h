@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/base/value.h"
@@ -51,12 +52,21 @@ class Script {
     return Call(function, arguments);
   }
 
+  /// A plan begins. What trials of functions gave for an earlier one is forgotten: at the prompt, a
+  /// function may use values that have changed since.
+  virtual void BeginPlan() {}
+
+  /// What the user should know of the trials since BeginPlan(); each is told once.
+  virtual std::vector<std::string> TakeNotes() { return {}; }
+
   /// The output shapes of a scripted layer for these inputs, which include the batch. Runs the
-  /// function on zeros, so it may load LibTorch.
+  /// function on tensors without values, so it may load LibTorch. Layers that are alike are run
+  /// once for a plan.
   virtual TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) = 0;
 
-  /// Runs a scripted layer forward and backward on zeros of these shapes, and measures what it
-  /// allocates; once for each layer and shapes. Returns none if the script cannot make tensors.
+  /// Runs a scripted layer forward and backward on tensors of these shapes without values, and
+  /// counts what it allocates; layers that are alike are run once for a plan. Returns none if the
+  /// script cannot make tensors.
   virtual std::optional<LayerMemory> MeasureMemory(const LayerSpec& /*layer*/,
                                                    const TensorSpecs& /*inputs*/) {
     return std::nullopt;
@@ -65,7 +75,7 @@ class Script {
   /// Calls a data function for micro-batch 0, so it may load LibTorch.
   virtual FirstBatch InferData(const FunctionRef& function, int64_t job_seed) = 0;
 
-  /// Runs a scripted loss on zeros to check that it works. Throws if it fails.
+  /// Runs a scripted loss on tensors without values to check that it works. Throws if it fails.
   virtual void TryLoss(const LayerSpec& loss, const TensorSpecs& output,
                        const TensorSpecs& target) = 0;
 };

@@ -450,6 +450,7 @@ LayerSpec PlannedLoss(const Job& job, const Plan& plan) {
 
 UncutPlan::UncutPlan(const Job& job, const PlanOptions& options, Script* script) : script_(script) {
   if (job.layers.empty()) throw ConfigError("layers: expected at least one layer, got none");
+  if (script != nullptr) script->BeginPlan();
   if (job.trains) CheckWholeParameters(job);
   const Parallel degrees = ResolveDegrees(job.parallel, options.world_size);
 
@@ -477,6 +478,8 @@ UncutPlan::UncutPlan(const Job& job, const PlanOptions& options, Script* script)
   shapes_ = InferShapes(job, plan.batch, script);
   PlanShapes(job, shapes_, script, plan);
   SetPlanCosts(job, options, shapes_, script, plan);
+  if (script == nullptr) return;
+  for (std::string& note : script->TakeNotes()) plan.notices.push_back(std::move(note));
 }
 
 UncutPlan::UncutPlan(const Job& job, const Plan& plan, Script* script)

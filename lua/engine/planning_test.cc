@@ -1,8 +1,11 @@
 // Planning does not start CUDA: a process that has started CUDA cannot fork ranks for GPUs.
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/record_function.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <memory>
 
 #include "lua/testing.h"
 
@@ -91,7 +94,7 @@ TEST_F(PlanningTest, LayersThatAreAlikeButForTheirNamesAreBuiltAndMeasuredOnce) 
   EXPECT_EQ(Show("two"), "{4, 6}");
 }
 
-TEST_F(PlanningTest, ErrorsOfTrialsNameTheZeros) {
+TEST_F(PlanningTest, ErrorsOfTrialsSayHowTheFunctionWasCalled) {
   Show(R"(
     nn, F = strata.nn, strata.F
     function job(layer, loss)
@@ -107,7 +110,91 @@ TEST_F(PlanningTest, ErrorsOfTrialsNameTheZeros) {
   EXPECT_THAT(
       Fail("job(function(x) return x end, function(y, t) error('never') end"
            "):plan{pipe = 1}"),
-      testing::HasSubstr("never (planning runs it on zeros: float32 (2, 3) and int64 (2,))"));
+      testing::HasSubstr(
+          "never (planning runs it on tensors without values: float32 (2, 3) and int64 (2,))"));
+}
+
+/// The most memory that this process has had, in bytes.
+int64_t PeakBytes() {
+  rusage use;
+  getrusage(RUSAGE_SELF, &use);
+  return int64_t{use.ru_maxrss} * 1024;
+}
+
+/// Counts all operators of LibTorch that this process calls from now on, also those that are called
+/// by others.
+std::atomic<int64_t>& CountedOperators() {
+  static std::atomic<int64_t> count;
+  count = 0;
+  static const auto counting = at::addGlobalCallback(at::RecordFunctionCallback(
+      [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
+        ++count;
+        return nullptr;
+      }));
+  static_cast<void>(counting);
+  return count;
+}
+
+// The layers of Llama 70B hold 2.9 GB of parameters each in float32, and keep 6 GB for the
+// backward.
+TEST_F(PlanningTest, LayersOf70BillionParametersTakeNoMemoryAndFewOperators) {
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    function llama(dim, depth, heads, kv_heads, hidden, words, length)
+      local Block = strata.layer{
+        name = "Block",
+        init = function(self)
+          self.norm, self.norm2 = nn.RMSNorm{dim}, nn.RMSNorm{dim}
+          self.attn = nn.GroupedQueryAttention{dim, heads, num_kv_heads = kv_heads, rope_theta = 1e4}
+          self.up, self.down = nn.SwiGLU{dim, hidden}, self:parameter{dim, 4}
+        end,
+        forward = function(self, x)
+          x = x + self.attn(self.norm(x))
+          return x + self.up(self.norm2(x)) + F.linear(F.linear(x, self.down:t()), self.down)
+        end,
+      }
+      return strata.job{
+        device = "cpu", loss = nn.CrossEntropyLoss{class_dim = -1}, steps = 1,
+        layers = {nn.Embedding{words, dim}, strata.times(depth, function() return Block{} end),
+                  nn.Linear{dim, words, bias = false}},
+        batch = {micro_batches = 4, micro_batch_size = 1}, optimizer = {"adamw", lr = 1e-3},
+        data = {train = function()
+          local tokens = F.zeros({1, length}, {dtype = "int64"})
+          return tokens, tokens
+        end},
+      }
+    end
+    small = llama(64, 2, 4, 2, 128, 64, 16):plan{pipe = 1}
+  )");
+  std::atomic<int64_t>& operators = CountedOperators();
+  const int64_t before = PeakBytes();
+  Show("plan = llama(4096, 32, 32, 32, 11008, 32000, 4096):plan{pipe = 2}");
+  Show("plan = llama(8192, 80, 64, 8, 28672, 128256, 8192):plan{pipe = 4}");
+  EXPECT_LT(PeakBytes() - before, 64 << 20);
+  EXPECT_GT(operators, 0);
+  EXPECT_LT(operators, 4000);
+  EXPECT_THAT(Show("plan"), testing::HasSubstr("81 layers, 70,5"));
+}
+
+TEST_F(PlanningTest, FunctionsThatReadValuesAreComputedAndNoted) {
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    function plan(layer)
+      return strata.job{
+        device = "cpu", layers = {layer, nn.Linear{4, 3}}, loss = nn.CrossEntropyLoss{},
+        batch = {micro_batches = 2, micro_batch_size = 2}, steps = 1, optimizer = {"sgd", lr = 0.1},
+        data = {train = function(i) return F.randn{2, 4}, F.tensor{0, 1} end},
+      }:plan{pipe = 1}
+    end
+    function reads(x) if x:abs():max():item() == 0 then seen = true end return x end
+    function hides(x) pcall(function() return x:sum():item() end) return x + 1 end
+    function not_(x) return x + 1 end
+  )");
+  const std::string note = "needs values of its tensors (aten::_local_scalar_dense)";
+  EXPECT_THAT(Show("plan(reads)"), testing::HasSubstr(note));
+  EXPECT_EQ(Show("seen"), "true");
+  EXPECT_THAT(Show("plan(hides)"), testing::HasSubstr(note));
+  EXPECT_THAT(Show("plan(not_)"), testing::Not(testing::HasSubstr("needs values")));
 }
 
 TEST_F(PlanningTest, MetricsAreTriedAndNamed) {
@@ -125,7 +212,8 @@ TEST_F(PlanningTest, MetricsAreTriedAndNamed) {
               testing::AllOf(
                   testing::HasSubstr("eval.metrics.mine: "),
                   testing::HasSubstr("the function must return a tensor of one element, or a sum"),
-                  testing::HasSubstr("(planning runs it on zeros: float32 (2, 3) and int64 (2,))"),
+                  testing::HasSubstr("(planning runs it on tensors without values: float32 (2, 3) "
+                                     "and int64 (2,))"),
                   testing::Not(testing::HasSubstr("the loss"))));
   EXPECT_THAT(Fail("job(function(y, t) return y:max() / (y:max():item() == 0 and 1 or 'a') end"
                    "):start{pipe = 1}:evaluate()"),

@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/tensors/dry_run.h"
 #include "lua/tensors/tensors.h"
 
 namespace strata::lua {
 namespace {
 
 uint64_t DrawSeed() {
+  const DryRun::Paused computes;
   return static_cast<uint64_t>(at::empty({}, at::kLong).random_().item<int64_t>());
 }
 

@@ -11,12 +11,12 @@
 
 #include "engine/base/error.h"
 #include "engine/base/tensors/copy_on_write.h"
+#include "engine/base/tensors/dry_run.h"
 #include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
 #include "engine/comm/current.h"
 #include "engine/comm/specs.h"
 #include "engine/job/job.h"
-#include "engine/layers/kernels/product.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/loss_scope.h"
 #include "engine/layers/losses.h"
@@ -129,6 +129,7 @@ class FunctionLoss : public Loss {
                             "'s weight depends on parameters, and gives them no gradient: ",
                             "return the quotient alone, or weight:detach() where that is meant"));
     }
+    if (weight && DryRun::IsOn()) return 1;
     const double value = weight ? weight->item().toDouble() : lua_tonumber(L, 2);
     if (value < 0) throw ConfigError(Str(Subject(), "'s weight must be at least 0, got ", value));
     return value;
@@ -168,16 +169,16 @@ void ClearNames(LayerSpec& layer) {
   for (LayerSpec& child : layer.children) ClearNames(child);
 }
 
-/// Equal for two layers whose trials come out alike: they have the same types, arguments and
-/// functions, and those inside them too. Names do not count, so one block of a Transformer is built
-/// and measured for all. A function counts by its id, because functions of one place in a script
-/// may capture different values.
-std::string TrialKey(LayerSpec layer) {
+/// Equal for two layers whose trials on these inputs come out alike: they have the same types,
+/// arguments and functions, and those inside them too. Names do not count, so one block of a
+/// Transformer is tried for all. A function counts by its id, because functions of one place in a
+/// script may capture different values.
+std::string TrialKey(LayerSpec layer, const TensorSpecs& inputs) {
   ClearNames(layer);
   const Value value = layer.ToValue();
   std::string key;
   AddIds(value, key);
-  return key + value.ToJson();
+  return Str(key, value.ToJson(), ToString(inputs));
 }
 
 Tensors Zeros(const TensorSpecs& specs) {
@@ -188,64 +189,81 @@ Tensors Zeros(const TensorSpecs& specs) {
   return tensors;
 }
 
-/// Runs `body`, which calls a function of the script with zeros of these shapes. Its errors say so,
-/// since the function might not fail for real values.
-template <class Body>
-auto OnZeros(const TensorSpecs& specs, const Body& body) {
-  try {
-    return body();
-  } catch (const ConfigError& error) {
-    throw ConfigError(Str(error.what(), " (planning runs it on zeros: ", ToString(specs), ")"));
-  }
-}
-
 }  // namespace
 
 Value TensorScript::Call(const FunctionRef& function, const Value::List& arguments) {
   return state_.script().Call(function, arguments);
 }
 
-TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
+void TensorScript::BeginPlan() {
   const Session session(state_, Watch::kClosely);
-  const PlanningScope planning;
-  const at::NoGradGuard no_grad;
-  const RandomScope random(0);
-  const products::Skipped skip;
-  return OnZeros(inputs, [&] {
-    return SpecsOf(ForShapes(layer).Forward(Zeros(inputs), Pass{.training = false}));
-  });
+  notes_.clear();
+  inferred_.clear();
+  measured_.clear();
 }
 
-/// The layer is built once for inputs of all shapes, since drawing the values of a table of 50,000
-/// words takes a second. Then its parameters are replaced by expanded zeros, which take no memory.
-Layer& TensorScript::ForShapes(const LayerSpec& layer) {
-  std::unique_ptr<Layer>& built = for_shapes_[TrialKey(layer)];
-  if (built) return *built;
-  built = strata::BuildLayer(layer, this);
-  for (Parameter& parameter : built->parameters()) {
-    parameter.value = at::zeros({}, parameter.value.options()).expand(parameter.value.sizes());
+std::vector<std::string> TensorScript::TakeNotes() {
+  const Session session(state_, Watch::kClosely);
+  const std::set<std::string> notes = std::exchange(notes_, {});
+  return {notes.begin(), notes.end()};
+}
+
+/// Errors say how the function was called, since it might not fail for real values.
+template <class Body>
+auto TensorScript::Try(const LayerSpec& of, const TensorSpecs& specs, const Body& body) {
+  const PlanningScope planning;
+  const RandomScope random(0);
+  const auto run = [&](const char* on) {
+    try {
+      return body();
+    } catch (const ConfigError& error) {
+      throw ConfigError(
+          Str(error.what(), " (planning runs it on ", on, ": ", ToString(specs), ")"));
+    }
+  };
+  {
+    const DryRun dry;
+    try {
+      auto result = run("tensors without values");
+      if (DryRun::obstacle().empty()) return result;
+    } catch (const std::exception&) {
+      if (DryRun::obstacle().empty()) throw;
+    }
   }
-  built->OnBound();
-  return *built;
+  const std::string place = of.forward.where.empty() ? of.where : of.forward.where;
+  notes_.insert(Str(
+      place, ": this function needs values of its tensors (", DryRun::obstacle(),
+      "), so planning computes it on zeros, which takes the time and the memory of a ", "pass"));
+  const DryRun products(DryRun::Skips::kProducts);
+  return run("zeros");
+}
+
+TensorSpecs TensorScript::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
+  const Session session(state_, Watch::kClosely);
+  const std::string key = TrialKey(layer, inputs);
+  if (const auto known = inferred_.find(key); known != inferred_.end()) return known->second;
+  const at::NoGradGuard no_grad;
+  return inferred_[key] = Try(layer, inputs, [&] {
+           const std::unique_ptr<Layer> built = strata::BuildLayer(layer, this);
+           return SpecsOf(built->Forward(Zeros(inputs), Pass{.training = false}));
+         });
 }
 
 std::optional<LayerMemory> TensorScript::MeasureMemory(const LayerSpec& layer,
                                                        const TensorSpecs& inputs) {
   const Session session(state_, Watch::kClosely);
-  const std::string key = TrialKey(layer) + ToString(inputs);
-  const auto known = measured_.find(key);
-  if (known != measured_.end()) return known->second;
-  const PlanningScope planning;
-  const RandomScope random(0);
-  const products::Skipped skip;
-  const std::unique_ptr<Layer> built = strata::BuildLayer(layer, this);
+  const std::string key = TrialKey(layer, inputs);
+  if (const auto known = measured_.find(key); known != measured_.end()) return known->second;
   const auto collect = [this] { RunIn(state_, [](lua_State* L) { lua_gc(L, LUA_GCCOLLECT, 0); }); };
-  try {
-    return measured_[key] = MemoryOfLayer(*built, inputs, collect);
-  } catch (const c10::Error& error) {
-    const std::string place = layer.where.empty() ? "" : layer.where + ": ";
-    throw ConfigError(Str(place, layer.ToString(), ": ", ErrorText(error)));
-  }
+  return measured_[key] = Try(layer, inputs, [&] {
+           try {
+             const std::unique_ptr<Layer> built = strata::BuildLayer(layer, this);
+             return MemoryOfLayer(*built, inputs, collect);
+           } catch (const c10::Error& error) {
+             const std::string place = layer.where.empty() ? "" : layer.where + ": ";
+             throw ConfigError(Str(place, layer.ToString(), ": ", ErrorText(error)));
+           }
+         });
 }
 
 FirstBatch TensorScript::InferData(const FunctionRef& function, int64_t job_seed) {
@@ -259,12 +277,11 @@ FirstBatch TensorScript::InferData(const FunctionRef& function, int64_t job_seed
 void TensorScript::TryLoss(const LayerSpec& loss, const TensorSpecs& output,
                            const TensorSpecs& target) {
   const Session session(state_, Watch::kClosely);
-  const PlanningScope planning;
   const at::NoGradGuard no_grad;
-  const RandomScope random(0);
   TensorSpecs specs = output;
   specs.insert(specs.end(), target.begin(), target.end());
-  OnZeros(specs, [&] { FunctionLoss(state_, loss).Compute(Zeros(output), Zeros(target)); });
+  Try(loss, specs,
+      [&] { return FunctionLoss(state_, loss).Compute(Zeros(output), Zeros(target)); });
 }
 
 std::unique_ptr<Layer> TensorScript::BuildLayer(const LayerSpec& spec) {

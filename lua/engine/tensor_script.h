@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "engine/runtime/engine_script.h"
@@ -20,6 +21,8 @@ class TensorScript : public EngineScript {
  public:
   explicit TensorScript(State& state) : state_(state) {}
   Value Call(const FunctionRef& function, const Value::List& arguments) override;
+  void BeginPlan() override;
+  std::vector<std::string> TakeNotes() override;
   TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
   std::optional<LayerMemory> MeasureMemory(const LayerSpec& layer,
                                            const TensorSpecs& inputs) override;
@@ -37,12 +40,16 @@ class TensorScript : public EngineScript {
   bool Keeps(const FunctionRef& function, const PlainSample& sample, uint64_t seed) override;
 
  private:
-  /// The layer for inferring shapes; its parameters have shapes but no memory of their own.
-  Layer& ForShapes(const LayerSpec& layer);
+  /// Runs `body`, a trial of the script's function `of` on inputs of these shapes: in a dry run,
+  /// or, if the function reads values, computing everything but products on zeros.
+  template <class Body>
+  auto Try(const LayerSpec& of, const TensorSpecs& specs, const Body& body);
 
   State& state_;
-  std::map<std::string, LayerMemory> measured_;               // by TrialKey() and input shapes
-  std::map<std::string, std::unique_ptr<Layer>> for_shapes_;  // by TrialKey()
+  // What trials gave since the plan began, by TrialKey():
+  std::map<std::string, TensorSpecs> inferred_;
+  std::map<std::string, LayerMemory> measured_;
+  std::set<std::string> notes_;
 };
 
 }  // namespace strata::lua

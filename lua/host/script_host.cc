@@ -37,6 +37,15 @@ Value ScriptHost::CallInTraining(const FunctionRef& function, const Value::List&
   return CallIn(Session(state_, Watch::kLoosely), function, arguments);
 }
 
+/// Nothing can have been tried before LibTorch is loaded.
+void ScriptHost::BeginPlan() {
+  if (state_.core().tensors) state_.core().tensors->BeginPlan();
+}
+
+std::vector<std::string> ScriptHost::TakeNotes() {
+  return state_.core().tensors ? state_.core().tensors->TakeNotes() : std::vector<std::string>();
+}
+
 TensorSpecs ScriptHost::InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) {
   return WithTensors().InferShapes(layer, inputs);
 }

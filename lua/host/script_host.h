@@ -14,6 +14,8 @@ class ScriptHost : public Script, public DataScript {
   explicit ScriptHost(State& state) : state_(state) {}
   Value Call(const FunctionRef& function, const Value::List& arguments) override;
   Value CallInTraining(const FunctionRef& function, const Value::List& arguments) override;
+  void BeginPlan() override;
+  std::vector<std::string> TakeNotes() override;
   TensorSpecs InferShapes(const LayerSpec& layer, const TensorSpecs& inputs) override;
   std::optional<LayerMemory> MeasureMemory(const LayerSpec& layer,
                                            const TensorSpecs& inputs) override;

@@ -6,6 +6,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "engine/base/error.h"
 #include "engine/base/machine/memory.h"
 #include "engine/base/size_class.h"
+#include "engine/base/tensors/dry_run.h"
 #include "engine/base/tensors/large_heap.h"
 #include "engine/base/text.h"
 
@@ -45,6 +47,7 @@ thread_local Account* account_of_thread = &accounts[0];
 struct alignas(kBlockUnit) Header {
   size_t size;       // bytes of the data
   Account* account;  // the account that the block counts for while it is in use
+  bool has_mapping;  // of its own: it was allocated in a dry run
 
   void* data() { return this + 1; }
   static Header* Of(void* data) { return static_cast<Header*>(data) - 1; }
@@ -65,7 +68,7 @@ class CachingAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &Free; }
 
   void copy_data(void* to, const void* from, size_t bytes) const override {
-    default_copy_data(to, from, bytes);
+    if (!DryRun::IsOn()) default_copy_data(to, from, bytes);
   }
 
  private:
@@ -83,7 +86,7 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   Header* Take(size_t size) {
-    if (size > kLargestClass) return TakeLarge(size);
+    if (size > kLargestClass) return DryRun::IsOn() ? Map(size) : TakeLarge(size);
     FreeList& list = free_[SizeClassOf(size)];
     {
       const std::lock_guard<std::mutex> lock(list.mutex);
@@ -100,6 +103,10 @@ class CachingAllocator final : public c10::Allocator {
     const size_t size = block->size;
     block->account->Add(-static_cast<int64_t>(size));
     used_.Add(-static_cast<int64_t>(size));
+    if (block->has_mapping) {
+      munmap(block, sizeof(Header) + size);
+      return;
+    }
     if (size > kLargestClass) {
       const std::lock_guard<std::mutex> lock(large_mutex_);
       return large_.Return(reinterpret_cast<char*>(block), sizeof(Header) + size);
@@ -109,9 +116,21 @@ class CachingAllocator final : public c10::Allocator {
     list.blocks.push_back(block);
   }
 
+  /// A block for a dry run. Only its header takes memory, one page of ordinary size.
+  static Header* Map(size_t size) {
+    void* const mapping = mmap(nullptr, sizeof(Header) + size, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) {
+      throw WorldError(Str("out of addresses: no ", FormatBytes(static_cast<double>(size)),
+                           " for a tensor without values"));
+    }
+    madvise(mapping, sizeof(Header) + size, MADV_NOHUGEPAGE);
+    return new (mapping) Header{size, nullptr, true};
+  }
+
   Header* TakeLarge(size_t size) {
     const std::lock_guard<std::mutex> lock(large_mutex_);
-    return new (FromHeap(sizeof(Header) + size)) Header{size, nullptr};
+    return new (FromHeap(sizeof(Header) + size)) Header{size, nullptr, false};
   }
 
   /// Cuts a piece from the current arena, with room for a header in front of it. The rest of an
@@ -126,7 +145,7 @@ class CachingAllocator final : public c10::Allocator {
     char* block = arena_;
     arena_ += needed;
     arena_left_ -= needed;
-    return new (block) Header{size, nullptr};
+    return new (block) Header{size, nullptr, false};
   }
 
   /// Takes memory from the heap. If there is none left, it releases the heap's free pages and tries

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/tensors/dry_run.h"
 #include "engine/layers/kernels/avx512.h"
 #include "engine/layers/kernels/product.h"
 
@@ -121,7 +122,7 @@ void ForEachGroup(int64_t rows, int64_t most, const Function& function) {
 int64_t MostRows() { return HasAvx512() ? 16 : HasAvx2() ? 8 : 0; }
 
 bool Fits(const at::Tensor& rows, const at::Tensor& matrix) {
-  return !at::GradMode::is_enabled() && products::IsFloatMatrix(rows) &&
+  return !at::GradMode::is_enabled() && !DryRun::SkipsProducts() && products::IsFloatMatrix(rows) &&
          rows.size(0) <= MostRows() && products::IsFloatMatrix(matrix) && matrix.is_contiguous();
 }
 

@@ -2,25 +2,13 @@
 #include "engine/layers/kernels/product.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/addmm_cpu_dispatch.h>
-#include <ATen/ops/addmm_meta_dispatch.h>
-#include <ATen/ops/baddbmm_cpu_dispatch.h>
-#include <ATen/ops/baddbmm_meta_dispatch.h>
-#include <ATen/ops/bmm_cpu_dispatch.h>
-#include <ATen/ops/bmm_meta_dispatch.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/mm_cpu_dispatch.h>
-#include <ATen/ops/mm_meta_dispatch.h>
-#include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
-#include <torch/library.h>
 
 #include <atomic>
-#include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/tensors/dry_run.h"
 #include "engine/layers/kernels/avx512.h"
 
 namespace at::native {
@@ -38,59 +26,6 @@ namespace {
 constexpr int64_t kFewest = 1 << 20;
 
 std::atomic<int> forcing_onednn = 0;
-
-thread_local bool skips = false;
-
-at::Tensor Meta(const at::Tensor& t) {
-  return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
-}
-
-/// Zeros on the CPU in the shape and type of `product`, a tensor on the meta device.
-at::Tensor ZerosOf(const at::Tensor& product) {
-  return at::zeros(product.sizes(), product.options().device(at::kCPU));
-}
-
-at::Tensor Mm(const at::Tensor& a, const at::Tensor& b) {
-  if (!skips) return at::cpu::mm(a, b);
-  return ZerosOf(at::meta::mm(Meta(a), Meta(b)));
-}
-
-at::Tensor AddMm(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
-                 const at::Scalar& beta, const at::Scalar& alpha) {
-  if (!skips) return at::cpu::addmm(sum, a, b, beta, alpha);
-  return ZerosOf(at::meta::addmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
-}
-
-at::Tensor Bmm(const at::Tensor& a, const at::Tensor& b) {
-  if (!skips) return at::cpu::bmm(a, b);
-  return ZerosOf(at::meta::bmm(Meta(a), Meta(b)));
-}
-
-at::Tensor BaddBmm(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
-                   const at::Scalar& beta, const at::Scalar& alpha) {
-  if (!skips) return at::cpu::baddbmm(sum, a, b, beta, alpha);
-  return ZerosOf(at::meta::baddbmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
-}
-
-/// Suppresses LibTorch's warning about kernels that replace others, which is intended here.
-struct Quiet : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
-void RegisterOnce() {
-  static const torch::Library* const library = [] {
-    Quiet quiet;
-    const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
-    auto* kernels =
-        new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
-    kernels->impl("mm", Mm);
-    kernels->impl("addmm", AddMm);
-    kernels->impl("bmm", Bmm);
-    kernels->impl("baddbmm", BaddBmm);
-    return kernels;
-  }();
-  static_cast<void>(library);
-}
 
 bool IsIntel() {
   static const bool is_intel = __builtin_cpu_is("intel");
@@ -122,14 +57,14 @@ bool UsesOneDnn(const at::Tensor& a, const at::Tensor& b) {
 }
 
 at::Tensor Product(const at::Tensor& a, const at::Tensor& b) {
-  if (!SuitsOneDnn(a, b) || skips) return a.mm(b);
+  if (!SuitsOneDnn(a, b) || DryRun::SkipsProducts()) return a.mm(b);
   at::Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
   at::native::mkldnn_matmul(a, b, product, 0, 1);
   return product;
 }
 
 void Add(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool overwrites) {
-  if (skips) return;
+  if (DryRun::SkipsProducts()) return;
   if (sum.is_contiguous() && SuitsOneDnn(a, b)) {
     at::native::mkldnn_matmul(a, b, sum, overwrites ? 0 : 1, 1);
     return;
@@ -142,14 +77,11 @@ at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias) {
   at::Tensor result = at::empty({x.size(0), weight.size(0)}, x.options());
   if (bias) result.copy_(bias->expand_as(result));
-  if (skips) return bias ? result : result.zero_();
+  if (DryRun::SkipsProducts()) return bias ? result : result.zero_();
   STRATA_CHECK(SuitsOneDnn(x, weight)) << x.sizes() << " " << weight.sizes();
   at::native::mkldnn_matmul(x, weight.t(), result, bias ? 1 : 0, 1);
   return result;
 }
-
-Skipped::Skipped() : before_((RegisterOnce(), std::exchange(skips, true))) {}
-Skipped::~Skipped() { skips = before_; }
 
 WithOneDnn::WithOneDnn() { ++forcing_onednn; }
 WithOneDnn::~WithOneDnn() { --forcing_onednn; }

@@ -6,7 +6,7 @@
 // precision, and small products.
 //
 // The choice of the library depends only on the processor and on the types, strides and shapes, so
-// that all plans give the same bits.
+// that all plans give the same bits. In a dry run (dry_run.h) nothing is multiplied.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,22 +35,6 @@ void Add(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool o
 /// REQUIRES: UsesOneDnn(x, weight).
 at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias);
-
-/// While an object lives, matrix products on the CPU on this thread (those of this header, and
-/// at::mm, addmm, bmm and baddbmm) allocate their result but do not compute it; mostly it is zeros.
-/// It serves trial runs on zeros that measure what layers allocate, in which products would take
-/// all the time. Wrong shapes fail as usual. The first object of a process replaces ATen's four
-/// kernels by kernels that check for a living object.
-class Skipped {
- public:
-  Skipped();
-  ~Skipped();
-  Skipped(const Skipped&) = delete;
-  Skipped& operator=(const Skipped&) = delete;
-
- private:
-  const bool before_;
-};
 
 /// For tests: while an object lives, oneDNN multiplies on Intel's processors too, and whatever the
 /// sizes. AVX-512 is still needed.

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/base/tensors/dry_run.h"
 #include "engine/layers/kernels/avx512.h"
 
 namespace strata::winograd {
@@ -528,7 +529,8 @@ bool Computes(const at::Tensor& x, const at::Tensor& weight) {
   const auto fits = [](const at::Tensor& t) {
     return t.is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 4 && t.is_contiguous();
   };
-  if (at::GradMode::is_enabled() || !HasAvx512() || !fits(x) || !fits(weight)) return false;
+  if (at::GradMode::is_enabled() || DryRun::IsOn() || !HasAvx512() || !fits(x) || !fits(weight))
+    return false;
   const Sizes sizes = SizesOf(x, weight);
   const auto is_wide = [](int64_t channels) {
     return channels >= kFewestChannels && channels % kLanes == 0;

@@ -18,6 +18,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/split_mix.h"
+#include "engine/base/tensors/dry_run.h"
 #include "engine/layers/random/mersenne_twister.h"
 
 namespace strata {
@@ -130,6 +131,7 @@ bool AtenDrawsItself() {
 bool DrawQuickly(const at::Tensor& self, double p) {
   const bool plain = self.device().is_cpu() && self.scalar_type() == at::kFloat &&
                      self.is_non_overlapping_and_dense() && !self.requires_grad();
+  if (DryRun::IsOn()) return false;
   static const bool possible = AtenDrawsItself();
   if (!possible || !plain || !scopes.top() || !(p >= 0 && p <= 1)) return false;
   auto& generator = *scopes.top()->For(c10::kCPU).get<at::CPUGeneratorImpl>();
