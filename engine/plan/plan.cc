@@ -367,6 +367,7 @@ void CheckLayouts(const Job& job, const Plan& plan) {
 
 void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan) {
   const int model = plan.topology.Size("model");
+  FindClassDim(job, shapes, plan);
   if (shapes.input.empty()) {
     if (model > 1) CheckSplits(job.layers, {}, model);
     return;
@@ -379,7 +380,6 @@ void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan
   NoteLostInputs(job, inputs, plan);
   NotePassedStates(job, inputs, plan);
   if (model > 1) CheckSplits(job.layers, inputs, model, script);
-  FindClassDim(job, shapes, plan);
   CheckData(job, plan, shapes, script);
 }
 
@@ -451,7 +451,6 @@ int64_t SharedElements(const LayerSpec& spec) {
 LayerSpec PlannedLoss(const Job& job, const Plan& plan) {
   LayerSpec loss = job.loss;
   loss.class_dim = plan.class_dim;
-  if (loss.scripted && job.eval.class_dim) loss.class_dim = static_cast<int>(*job.eval.class_dim);
   return loss;
 }
 
