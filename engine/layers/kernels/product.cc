@@ -22,6 +22,7 @@
 
 #include "engine/base/check.h"
 #include "engine/layers/kernels/avx512.h"
+#include "engine/layers/kernels/half_product.h"
 
 namespace at::native {
 
@@ -50,26 +51,68 @@ at::Tensor ZerosOf(const at::Tensor& product) {
   return at::zeros(product.sizes(), product.options().device(at::kCPU));
 }
 
+at::Tensor EmptyOf(const at::Tensor& product) {
+  return at::empty(product.sizes(), product.options().device(at::kCPU));
+}
+
+/// Kernels for CPU tensors that replace ATen's. They do what ATen's do, except that products are
+/// zeros while `skips` is true, and that slow products in half precision are computed by
+/// half_products. ATen's shape rules for the meta device give the errors and the shapes.
 at::Tensor Mm(const at::Tensor& a, const at::Tensor& b) {
-  if (!skips) return at::cpu::mm(a, b);
-  return ZerosOf(at::meta::mm(Meta(a), Meta(b)));
+  if (skips) return ZerosOf(at::meta::mm(Meta(a), Meta(b)));
+  if (!half_products::IsSlow(a, b)) return at::cpu::mm(a, b);
+  const at::Tensor result = EmptyOf(at::meta::mm(Meta(a), Meta(b)));
+  half_products::Multiply(result, result, a, b, 0, 1);
+  return result;
+}
+
+at::Tensor Bmm(const at::Tensor& a, const at::Tensor& b) {
+  if (skips) return ZerosOf(at::meta::bmm(Meta(a), Meta(b)));
+  if (!half_products::IsSlow(a, b)) return at::cpu::bmm(a, b);
+  const at::Tensor result = EmptyOf(at::meta::bmm(Meta(a), Meta(b)));
+  half_products::Multiply(result, result, a, b, 0, 1);
+  return result;
+}
+
+/// True if half_products computes sum + a b into a tensor of this type.
+bool AddsSlowly(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
+  return half_products::IsSlow(a, b) && sum.scalar_type() == a.scalar_type();
 }
 
 at::Tensor AddMm(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
                  const at::Scalar& beta, const at::Scalar& alpha) {
-  if (!skips) return at::cpu::addmm(sum, a, b, beta, alpha);
-  return ZerosOf(at::meta::addmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
-}
-
-at::Tensor Bmm(const at::Tensor& a, const at::Tensor& b) {
-  if (!skips) return at::cpu::bmm(a, b);
-  return ZerosOf(at::meta::bmm(Meta(a), Meta(b)));
+  if (skips) return ZerosOf(at::meta::addmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
+  if (!AddsSlowly(sum, a, b)) return at::cpu::addmm(sum, a, b, beta, alpha);
+  const at::Tensor result = EmptyOf(at::meta::addmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
+  half_products::Multiply(result, sum, a, b, beta, alpha);
+  return result;
 }
 
 at::Tensor BaddBmm(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
                    const at::Scalar& beta, const at::Scalar& alpha) {
-  if (!skips) return at::cpu::baddbmm(sum, a, b, beta, alpha);
-  return ZerosOf(at::meta::baddbmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
+  if (skips) return ZerosOf(at::meta::baddbmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
+  if (!AddsSlowly(sum, a, b)) return at::cpu::baddbmm(sum, a, b, beta, alpha);
+  const at::Tensor result = EmptyOf(at::meta::baddbmm(Meta(sum), Meta(a), Meta(b), beta, alpha));
+  half_products::Multiply(result, sum, a, b, beta, alpha);
+  return result;
+}
+
+at::Tensor& MmOut(const at::Tensor& a, const at::Tensor& b, at::Tensor& result) {
+  const bool fits = result.scalar_type() == a.scalar_type() && half_products::IsSlow(a, b) &&
+                    result.sizes() == at::meta::mm(Meta(a), Meta(b)).sizes();
+  if (!fits) return at::cpu::mm_outf(a, b, result);
+  half_products::Multiply(result, result, a, b, 0, 1);
+  return result;
+}
+
+at::Tensor& AddMmInPlace(at::Tensor& sum, const at::Tensor& a, const at::Tensor& b,
+                         const at::Scalar& beta, const at::Scalar& alpha) {
+  if (!AddsSlowly(sum, a, b)) return at::cpu::addmm_(sum, a, b, beta, alpha);
+  const at::Tensor product = at::meta::mm(Meta(a), Meta(b));
+  TORCH_CHECK(sum.sizes() == product.sizes(), "addmm_ expects ", product.sizes(), ", got ",
+              sum.sizes());
+  half_products::Multiply(sum, sum, a, b, beta, alpha);
+  return sum;
 }
 
 /// Suppresses LibTorch's warning about kernels that replace others, which is intended here.
@@ -77,6 +120,7 @@ struct Quiet : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
+/// Replaces ATen's kernels by those above.
 void RegisterOnce() {
   static const torch::Library* const library = [] {
     Quiet quiet;
@@ -87,10 +131,19 @@ void RegisterOnce() {
     kernels->impl("addmm", AddMm);
     kernels->impl("bmm", Bmm);
     kernels->impl("baddbmm", BaddBmm);
+    kernels->impl("mm.out", MmOut);
+    kernels->impl("addmm_", AddMmInPlace);
     return kernels;
   }();
   static_cast<void>(library);
 }
+
+/// Products in half precision must not be slow from the beginning.
+[[maybe_unused]] const bool is_registered = [] {
+  const bool is_slow = half_products::IsSlow(at::kBFloat16) || half_products::IsSlow(at::kHalf);
+  if (is_slow) RegisterOnce();
+  return is_slow;
+}();
 
 bool IsIntel() {
   static const bool is_intel = __builtin_cpu_is("intel");

@@ -39,7 +39,7 @@ at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
 /// While an object lives, matrix products on the CPU on this thread (those of this header, and
 /// at::mm, addmm, bmm and baddbmm) allocate their result but do not compute it; mostly it is zeros.
 /// It serves trial runs on zeros that measure what layers allocate, in which products would take
-/// all the time. Wrong shapes fail as usual. The first object of a process replaces ATen's four
+/// all the time. Wrong shapes fail as usual. The first object of a process replaces ATen's
 /// kernels by kernels that check for a living object.
 class Skipped {
  public:
