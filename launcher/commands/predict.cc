@@ -227,6 +227,11 @@ class EvalJob : public TestDataJob {
   using TestDataJob::TestDataJob;
 
  protected:
+  void OnJob(const Job& job, Reporter&) override {
+    if (!job.loss.type.empty()) return;
+    throw ConfigError(Str("the job \"", job.name, "\" needs a loss to evaluate: ",
+                          "loss = nn.CrossEntropyLoss{} or another"));
+  }
   void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
     if (rank == 0) Begun(engine, reporter);
     const EvalResult result = engine.EvaluateTestData();
