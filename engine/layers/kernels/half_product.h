@@ -17,7 +17,8 @@ bool IsSlow(const at::Tensor& a, const at::Tensor& b);
 
 /// result = beta * sum + alpha * (a b), for matrices or batches of matrices. Everything is computed
 /// in float32 and rounded once. `sum` broadcasts to the result and may be the same tensor; it is
-/// not read if beta is 0. REQUIRES: the shapes fit each other; IsSlow(a, b); `result` is not a or b.
+/// not read if beta is 0. REQUIRES: the shapes fit each other; IsSlow(a, b); `result` is not a or
+/// b.
 void Multiply(const at::Tensor& result, const at::Tensor& sum, const at::Tensor& a,
               const at::Tensor& b, const at::Scalar& beta, const at::Scalar& alpha);
 
