@@ -100,13 +100,13 @@ TEST(TrainTest, WhatIsNoOutputOfOursIsNotWrittenOver) {
   for (const std::vector<std::string>& arguments : kCases) {
     const Ended ended = Strata(arguments);
     EXPECT_EQ(ended.code, 2) << arguments[2];
-    EXPECT_THAT(ended.text, HasSubstr(arguments[2] + ": this file is there and is no "));
+    EXPECT_THAT(ended.text, HasSubstr(arguments[2] + ": this file exists and is no "));
   }
   EXPECT_EQ(ReadFile(table), text);
   EXPECT_EQ(ReadFile(script), ReadFile(kTiny));
   const std::string both = testing::TempDir() + "/both.x";
   EXPECT_THAT(Strata({"train", script, "--log=" + both, "--csv=" + both}).text,
-              HasSubstr("name one file"));
+              HasSubstr("name the same file"));
 }
 
 TEST(TrainTest, AFullDiskEndsItAndNamesTheFile) {

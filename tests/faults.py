@@ -341,7 +341,7 @@ def fruitless_restarts(strata):
     code, out, errors = start(strata, "--max_restarts=10", "--nproc=3").end()
     require(code == 2 and "restart" not in errors, "what fails each time ends at once", errors)
     shown = strata.run("train", "job.lua", "--restart_window=2h", code=2)
-    require("--restart_window=2h is that of --max_restarts, which is 0" in shown, "a refusal", shown)
+    require("--restart_window=2h counts restarts, but there are none" in shown, "a refusal", shown)
     shown = strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=0", code=2)
     require("--restart_window=0: expected a time" in shown, "a refusal", shown)
     shown = strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=soon", code=2)

@@ -197,7 +197,7 @@ def job(strata):
     shows(screen, "plan:diff(saved).moved[1].layer", "\n7")
     shows(screen, "moved:save('here.lua')", "must end in .plan or .json")
     strata.write("other.json", "{}")
-    shows(screen, "moved:save('other.json')", "is no saved plan; it stays")
+    shows(screen, "moved:save('other.json')", "is no saved plan, so it is not replaced")
     screen.leave()
 
 

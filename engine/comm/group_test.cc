@@ -80,9 +80,16 @@ TEST(GroupTest, AnEndSaysWhomItWaitsForAndIsAborted) {
       group.Start({.kind = Kind::kAllReduce, .input = sum, .output = sum, .bounds = {}});
   while (group.awaited() != 1) std::this_thread::yield();
   EXPECT_FALSE(pending->Wait(0));
+  // The clock cannot hold so many seconds, which therefore mean a wait without an end.
+  std::vector<std::future<bool>> patient;
+  for (const double seconds : {1e10, 1e300}) {
+    patient.push_back(
+        std::async(std::launch::async, [&, seconds] { return pending->Wait(seconds); }));
+  }
   EXPECT_FALSE(pending->done());
   ends[0]->Abort("rank 1 is gone");
   EXPECT_THROW(pending->Wait(), WorldError);
+  for (std::future<bool>& wait : patient) EXPECT_THROW(wait.get(), WorldError);
   EXPECT_TRUE(pending->done());
   EXPECT_THROW(group.Barrier(), WorldError);
 }

@@ -100,7 +100,8 @@ class LinkPending : public Pending {
       : collective(std::move(asked)), device_(DeviceOf(collective)), before_(device_) {}
 
   bool Wait(double seconds) override {
-    if (seconds == std::numeric_limits<double>::infinity()) {
+    constexpr double kForever = 1e9;  // the clock overflows at nine times as many seconds
+    if (seconds >= kForever) {
       over_.wait();
     } else if (!IsOver(seconds)) {
       return false;

@@ -6,7 +6,12 @@
 //     parts go to their owners     a0 a1 a2   b0 b1 b2   c0 c1 c2     (reduce-scatter)
 //     results go to all            A  B  C    A  B  C    A  B  C      (all-gather)
 //
-// Each element is reduced on one rank, in ascending order of places. An all-reduce takes two
+// Why the groups do not use Gloo's collectives: those cannot be aborted, so that a rank would wait
+// for a dead peer until a time-out; links can. And Gloo's ring adds each part of a tensor in
+// another order of ranks, so that the bits of a sum would depend on where the tensor is cut into
+// parts. Replicas, ZeRO-1 and tied layers promise the same bits for any number of parts.
+//
+// Here each element is reduced on one rank, in ascending order of places. An all-reduce takes two
 // messages one after the other, where a ring takes 2(n-1). Every rank sends and receives 2(n-1)/n
 // of the tensor, as on a ring. Small tensors go whole: in a small group to all ranks, each of which
 // reduces them in the same order; in a larger one to the rank at place 0 and, reduced, back from

@@ -151,13 +151,12 @@ RunCost StageRuns::CostOf(const Run& run) const {
 }
 
 StageCost StageRuns::Add(const RunCost& run, StageCost rest, bool is_last_again) {
-  const bool is_last = rest.kept_bytes == 0 && rest.backward_peak == 0;
   if (is_last_again) {
+    // If there are no runs behind it, this changes no peak: the run's own peaks include its
+    // activations.
     rest.recomputed_bytes = run.again_bytes;
-    if (!is_last) {
-      rest.backward_peak += run.again_bytes;
-      rest.input_grad_peak += run.again_bytes;
-    }
+    rest.backward_peak += run.again_bytes;
+    rest.input_grad_peak += run.again_bytes;
   }
   const int64_t held = run.input_bytes + run.kept_bytes;
   const auto higher = [&](int64_t own, int64_t behind) {

@@ -91,6 +91,7 @@ double ActionSeconds(const schedule::Program& program, schedule::Costs costs,
     const double seconds = seconds_with(action);
     const double each = (seconds_with(action + kSmall) - seconds) / kSmall;
     if (std::abs(seconds - step.seconds) <= kNear * step.seconds) break;
+    if (each == 0) break;  // the step takes so long that kSmall is lost by rounding
     action = std::max(0.0, action + (step.seconds - seconds) / each);
   }
   size_t longest = 1;

@@ -115,6 +115,9 @@ TEST_F(RunProfileTest, ActionsShareWhatAStepTakesBeyondItsLayers) {
     EXPECT_GT(OfRun(step).action, 0) << beyond;
     EXPECT_NEAR(SecondsBy(OfRun(step)), step.seconds, 1.1e-3 * step.seconds) << beyond;
   }
+  MeasuredStep endless = Step({{1e12, 1e12}, {1e12, 1e12}});
+  endless.seconds = 1e15;
+  EXPECT_EQ(OfRun(endless).action, 0) << "microseconds are lost beside so many seconds";
   step.seconds = 0.9 * layers;
   EXPECT_EQ(OfRun(step).action, 0) << "the layers' seconds are what stages took";
   step.seconds = 10 * layers;

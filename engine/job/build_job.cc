@@ -403,12 +403,37 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
                 job.eval);
   }
   CheckEpochs(keys, job);
-  CheckEvaluated(keys, job);
   ReadStart(keys, job);
   ReadLength(keys, job);
   CutInside(keys, job);
   return job;
 }
+
+namespace {
+
+/// Refuses stop, save.best, a plateau and eval.samples if the evaluations that they need are not
+/// made. `name` names the job in messages.
+void CheckEvaluated(const std::string& name, const Job& job) {
+  const bool has_test = !job.test_data.kind.empty();
+  const SamplesSpec& samples = job.eval.samples;
+  if (!samples.prompts.empty() && samples.every == 0 && !has_test) {
+    throw ConfigError(Str(name, ": eval.samples come behind evaluations, which need data.test: ",
+                          "else say every=N, steps between two times"));
+  }
+  const bool plateau = job.lr_schedule.type == "plateau";
+  const std::string who = !job.stop.monitor.empty() ? "stop" : plateau ? "lr_schedule plateau" : "";
+  if (who.empty() && job.save.best.monitor.empty()) return;
+  if (!has_test) {
+    throw ConfigError(Str(name, ": ", who.empty() ? "save.best" : who,
+                          " looks at evaluations, which need data.test"));
+  }
+  if (!who.empty() && job.eval.every == 0) {
+    throw ConfigError(Str(name, ": ", who,
+                          " looks at evaluations during the training: give eval = ", "{every=N}"));
+  }
+}
+
+}  // namespace
 
 void CheckTrainable(const Job& job) {
   const std::string name = Str("the job \"", job.name, "\"");
@@ -426,6 +451,7 @@ void CheckTrainable(const Job& job) {
     throw ConfigError(
         Str(name, " has the schedule \"inference\", which has no backwards: it cannot ", "train"));
   }
+  CheckEvaluated(name, job);
   ResolveBatch(job.batch);
 }
 

@@ -53,8 +53,9 @@ struct RawJob {
 /// methods are not checked here; MakePlan() does that.
 Job BuildJob(const RawJob& raw, const Value& overrides);
 
-/// Checks that the job has what training needs in addition to a plan: data, a loss, and `steps` if
-/// the data has no end. Throws ConfigError that names the missing keys.
+/// Checks that the job has what training needs in addition to a plan: data, a loss, `steps` if the
+/// data has no end, and the evaluations that stop, save.best, a plateau and eval.samples look at.
+/// Throws ConfigError that names the missing keys.
 void CheckTrainable(const Job& job);
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,6 +24,15 @@ constexpr const char* kPlace = "net.lua:3: ";
 
 std::string BuildError(Value::Map keys, const Value& overrides = {}) {
   return ErrorOf([&] { Build(std::move(keys), overrides); });
+}
+
+/// The error of CheckTrainable() for a job that has data to train on unless `keys` says otherwise.
+std::string TrainError(Value::Map keys) {
+  const bool has_data =
+      std::ranges::any_of(keys, [](const auto& key) { return key.first == "data"; });
+  if (!has_data) keys.emplace_back("data", Digits());
+  keys.emplace_back("batch", Ints({32, 4}));
+  return ErrorOf([&] { CheckTrainable(Build(std::move(keys))); });
 }
 
 Value Over(const Value::Map& keys) { return Overrides(Value::MakeMap(keys), "net.lua:20"); }
@@ -542,9 +552,27 @@ TEST(LrSchedule, ChainsHoldSchedules) {
 TEST(LrSchedule, APlateauNeedsEvaluations) {
   const Value plateau = MapOf({{"1", "plateau"}});
   const Value data = MapOf({{"train", Digits()}, {"test", Digits("test")}});
-  EXPECT_THAT(BuildError({{"lr_schedule", plateau}}), HasSubstr("need data.test"));
-  EXPECT_THAT(BuildError({{"lr_schedule", plateau}, {"data", data}}),
+  EXPECT_THAT(TrainError({{"lr_schedule", plateau}}), HasSubstr("plateau looks at evaluations, "));
+  EXPECT_THAT(TrainError({{"lr_schedule", plateau}, {"data", data}}),
               HasSubstr("give eval = {every=N}"));
+}
+
+TEST(CheckTrainable, AsksForEvaluationsWhichOtherCommandsDoNotNeed) {
+  const Value eval = MapOf({{"every", 2}, {"samples", "Once upon"}});
+  const Value best = MapOf({{"dir", "runs"}, {"best", "test.loss"}});
+  const Value stop = MapOf({{"patience", 3}});
+  const Value both = MapOf({{"train", Digits()}, {"test", Digits("test")}});
+  for (const auto& [keys, who] :
+       {std::pair(Value::Map{{"eval", eval}}, "eval.samples come behind evaluations"),
+        {Value::Map{{"save", best}}, "save.best looks at evaluations"},
+        {Value::Map{{"stop", stop}, {"eval", MapOf({{"every", 2}})}},
+         "stop looks at evaluations"}}) {
+    EXPECT_THAT(TrainError(keys),
+                HasSubstr(Str("the job \"net\": ", who, ", which need data.test")));
+    Value::Map whole = keys;
+    whole.emplace_back("data", both);
+    EXPECT_EQ(TrainError(whole), "") << who;
+  }
 }
 
 // ---- what is looked at ----
@@ -591,7 +619,7 @@ TEST(Eval, SamplesAreTextsAndOptions) {
   EXPECT_EQ(more.every, 100);
   EXPECT_EQ(more.options["tokens"], Value(5));
   EXPECT_FALSE(more.options.Has("every"));
-  EXPECT_THAT(BuildError(samples("a", false)), HasSubstr("need data.test: else say every=N"));
+  EXPECT_THAT(TrainError(samples("a", false)), HasSubstr("need data.test: else say every=N"));
   EXPECT_THAT(BuildError(samples(MapOf({{"every", 5}}))),
               HasSubstr("expects a text to go on with"));
   EXPECT_THAT(BuildError(samples(Value::List{7})), HasSubstr("expects texts to go on with"));

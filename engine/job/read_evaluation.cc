@@ -135,22 +135,4 @@ void CheckEpochs(const JobKeys& keys, const Job& job) {
       Str(key, " = \"epoch\" needs data.train with an end; a function has none: give steps"));
 }
 
-void CheckEvaluated(const JobKeys& keys, const Job& job) {
-  const SamplesSpec& samples = job.eval.samples;
-  if (!samples.prompts.empty() && samples.every == 0 && job.test_data.kind.empty()) {
-    keys.Refuse(
-        "eval.samples come behind evaluations, which need data.test: else say every=N, steps "
-        "between two times");
-  }
-  const bool plateau = job.lr_schedule.type == "plateau";
-  const char* who = !job.stop.monitor.empty() ? "stop" : plateau ? "lr_schedule plateau" : "";
-  if (*who == 0 && job.save.best.monitor.empty()) return;
-  if (job.test_data.kind.empty()) {
-    keys.Refuse(Str(*who ? who : "save.best", " looks at evaluations, which need data.test"));
-  }
-  if (*who && job.eval.every == 0) {
-    keys.Refuse(Str(who, " looks at evaluations during the training: give eval = {every=N}"));
-  }
-}
-
 }  // namespace strata

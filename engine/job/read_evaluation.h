@@ -20,8 +20,5 @@ MonitorSpec ReadMonitor(const JobKeys& keys, const char* key, const std::string&
 MonitorSpec ReadStop(const JobKeys& keys, const Job& job);
 /// Refuses "epoch" for eval.every and save.every if the training data has no end.
 void CheckEpochs(const JobKeys& keys, const Job& job);
-/// Refuses stop, save.best, a plateau and eval.samples if the evaluations that they need are not
-/// made.
-void CheckEvaluated(const JobKeys& keys, const Job& job);
 
 }  // namespace strata

@@ -19,6 +19,7 @@
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/kernels/add_to.h"
+#include "engine/layers/kernels/half_product.h"
 #include "engine/layers/kernels/product.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/kernels/winograd.h"
@@ -85,7 +86,10 @@ class ConvNode : public WeightNode {
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
                            const at::Tensor& weight) override {
     if (ByWinograd(geometry_, x, weight)) return winograd::InputGradient(dy, weight);
-    return std::get<0>(Backward(geometry_, dy, x, weight, {true, false, false}));
+    const at::ScalarType type = half_products::FastType(x);
+    return std::get<0>(
+               Backward(geometry_, dy.to(type), x.to(type), weight.to(type), {true, false, false}))
+        .to(x.scalar_type());
   }
 
   std::function<void()> WeightGradient(const at::Tensor& dy, const at::Tensor& x,
@@ -99,7 +103,7 @@ class ConvNode : public WeightNode {
         if (dbias.defined()) dbias.add_(dy.sum({0, 2, 3}));
         return;
       }
-      const at::ScalarType type = LeavesPlaces(x, weight) ? at::kFloat : x.scalar_type();
+      const at::ScalarType type = LeavesPlaces(x, weight) ? at::kFloat : half_products::FastType(x);
       const auto [_, fresh_dweight, fresh_dbias] = Backward(
           geometry, dy.to(type), x.to(type), weight.to(type), {false, true, dbias.defined()});
       // The products of other layers in half precision are rounded likewise.
@@ -154,8 +158,11 @@ class Conv : public UnaryLayer {
     const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
     const auto convolve = [&, &g = geometry_] {
       if (ByWinograd(g, x, weight.value)) return winograd::Convolve(x, weight.value, b);
-      return at::convolution(x, weight.value, b, g.stride, g.padding, g.dilation, g.transposed,
-                             g.output_padding, g.groups);
+      const at::ScalarType type = half_products::FastType(x);
+      return at::convolution(x.to(type), weight.value.to(type),
+                             b ? std::make_optional(b->to(type)) : b, g.stride, g.padding,
+                             g.dilation, g.transposed, g.output_padding, g.groups)
+          .to(x.scalar_type());
     };
     if (weight.frozen && !(b && b->requires_grad()) && SuitsWinograd(x)) {
       return RecordedFrozen(convolve, x, weight.value, winograd::InputGradient);

@@ -259,9 +259,8 @@ std::string_view UnorderedOnGpu(const LayerSpec& spec) {
 }
 
 bool HasMaxNorm(const LayerSpec& spec) {
-  const bool is_own = spec.type.starts_with("Embedding") && !spec.scripted;
-  return (is_own && !spec.args["max_norm"].is_null()) ||
-         std::ranges::any_of(spec.children, HasMaxNorm);
+  const Value* own = spec.scripted ? nullptr : spec.args.Find("max_norm");
+  return (own && !own->is_null()) || std::ranges::any_of(spec.children, HasMaxNorm);
 }
 
 bool IsTokenWise(const LayerSpec& spec) {

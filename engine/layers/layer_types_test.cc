@@ -440,6 +440,20 @@ TEST(ParametersOf, BuffersAreNoParameters) {
   EXPECT_EQ(ParametersOf(norm)[4].dtype, DType::kInt64);
 }
 
+TEST(HasMaxNorm, GoesByTheArgumentOfAnyType) {
+  LayerSpec table = Layer("Embedding", {10, 4});
+  EXPECT_FALSE(HasMaxNorm(table));
+  table.args.Set("max_norm", 1.0);
+  EXPECT_TRUE(HasMaxNorm(table));
+  table.type = "TableOfTokens";
+  EXPECT_TRUE(HasMaxNorm(table));
+  LayerSpec outer = Layer("Tanh");
+  outer.children = {table};
+  EXPECT_TRUE(HasMaxNorm(outer));
+  table.scripted = true;
+  EXPECT_FALSE(HasMaxNorm(table)) << "its arguments are the script's own";
+}
+
 TEST(OwnTypes, ParametersHaveThem) {
   const LayerSpec norm = Layer("BatchNorm2d", {8}, {{"dtype", "double"}});
   EXPECT_EQ(OwnType(norm), DType::kFloat64);

@@ -348,8 +348,7 @@ std::vector<LayerType> LossTypes() {
 namespace strata {
 
 bool IsOfClasses(const LayerSpec& loss) {
-  return !loss.scripted && (loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss" ||
-                            loss.type == "ParallelCrossEntropyLoss");
+  return !loss.scripted && (loss.type == "CrossEntropyLoss" || loss.type == "NLLLoss");
 }
 
 std::optional<double> ClassThreshold(const LayerSpec& loss) {

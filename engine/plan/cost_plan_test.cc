@@ -47,6 +47,23 @@ TEST(PartitionByTime, BalancesTheMeasuredSeconds) {
   }
 }
 
+TEST(PartitionByTime, CountsTheLayersThatARecomputeFunctionChooses) {
+  struct FirstOfAll : AnsweringScript {
+    Value Call(const FunctionRef&, const Value::List& arguments) override {
+      return arguments.at(0)["index"] == Value(0);
+    }
+  };
+  Job job = DeepJob(2, 4);
+  job.partition.method = "time";
+  std::vector<double> weights(16, 1);
+  weights[0] = 10.5;  // 15.75 if its forward runs twice
+  const PlanOptions options = {.measure = Measuring(weights)};
+  EXPECT_THAT(MakePlan(job, options, nullptr).bounds, ElementsAre(0, 3, 16));
+  job.recompute = {.method = RecomputeSpec::Method::kFunction, .function = {1, "net.lua:4", "d"}};
+  FirstOfAll script;
+  EXPECT_THAT(MakePlan(job, options, &script).bounds, ElementsAre(0, 1, 16));
+}
+
 TEST(PartitionByTime, TheTaskSaysWhatRanksDo) {
   Job job = DeepJob(2, 4);
   job.partition.method = "time";

@@ -3,6 +3,7 @@
 #include "engine/plan/data_checks.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -345,11 +346,16 @@ MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script)
 
 int64_t TableRows(const Job& job) {
   const LayerSpec& first = job.layers[0];
-  const bool is_table = first.type == "Embedding" || first.type == "VocabParallelEmbedding";
-  return is_table && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
+  return first.type == "Embedding" && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
 }
 
 void FindClassDim(const Job& job, const Shapes& shapes, Plan& plan) {
+  if (job.loss.scripted && job.eval.class_dim) {
+    // What an int cannot hold stays out of range, so that it is refused.
+    plan.class_dim = static_cast<int>(std::clamp<int64_t>(
+        *job.eval.class_dim, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
+  }
+  if (shapes.outputs.empty()) return;
   const bool counts_classes = job.loss.scripted && !ClassMetrics(job).empty();
   if (!IsOfClasses(job.loss) && !counts_classes) return;
   const TensorSpec& output = shapes.outputs.back().at(0);

@@ -17,8 +17,8 @@ MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script)
 /// Sets plan.class_dim and its text for a loss of classes, and for a loss function whose metrics
 /// count classes: what the script says (class_dim of the loss, or of eval), else the only dim of
 /// the output that labels fit, as 1 or -1. Where two dims fit it sets none, and CheckData() refuses
-/// the job. Of an output of two dims it sets none either.
-/// REQUIRES: the shapes are known, and plan.batch is set.
+/// the job. If the shapes are not known, or the output has two dims, it sets only what eval says.
+/// REQUIRES: plan.batch is set.
 void FindClassDim(const Job& job, const MicroBatchShapes& shapes, Plan& plan);
 
 /// Throws ConfigError for data that the first layer or the loss would refuse in the first step, or

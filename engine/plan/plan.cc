@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/base/check.h"
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/job/data_source.h"
@@ -301,11 +302,17 @@ std::vector<int> CutLayers(const Job& job, const Plan& plan,
   const auto stages = static_cast<int>(settings.size());
   if (by != GoesBy::kLayers && plan.costs) {
     partition::CheckStages(stages, static_cast<int64_t>(job.layers.size()));
-    return partition::CutByCosts(job, *plan.costs,
-                                 {.by_memory = by == GoesBy::kMemory,
-                                  .limit = plan.memory / (stages / plan.pipe()),
-                                  .micro_batches = plan.batch.micro_batches,
-                                  .settings = settings});
+    partition::CostCutOptions options = {.by_memory = by == GoesBy::kMemory,
+                                         .limit = plan.memory / (stages / plan.pipe()),
+                                         .micro_batches = plan.batch.micro_batches,
+                                         .settings = settings};
+    if (job.recompute.method == RecomputeSpec::Method::kFunction) {
+      options.recomputes = [&job, &plan, script](int place, int stage) {
+        STRATA_CHECK(script != nullptr) << "a recompute function without its script";
+        return IsChosen(job, plan, place, stage, *script);
+      };
+    }
+    return partition::CutByCosts(job, *plan.costs, options);
   }
   return CutBetweenLayers(job, plan, by == GoesBy::kLayers ? job.partition : PartitionSpec(),
                           stages, script);
@@ -360,6 +367,7 @@ void CheckLayouts(const Job& job, const Plan& plan) {
 
 void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan) {
   const int model = plan.topology.Size("model");
+  FindClassDim(job, shapes, plan);
   if (shapes.input.empty()) {
     if (model > 1) CheckSplits(job.layers, {}, model);
     return;
@@ -372,7 +380,6 @@ void PlanShapes(const Job& job, const Shapes& shapes, Script* script, Plan& plan
   NoteLostInputs(job, inputs, plan);
   NotePassedStates(job, inputs, plan);
   if (model > 1) CheckSplits(job.layers, inputs, model, script);
-  FindClassDim(job, shapes, plan);
   CheckData(job, plan, shapes, script);
 }
 
@@ -444,7 +451,6 @@ int64_t SharedElements(const LayerSpec& spec) {
 LayerSpec PlannedLoss(const Job& job, const Plan& plan) {
   LayerSpec loss = job.loss;
   loss.class_dim = plan.class_dim;
-  if (loss.scripted && job.eval.class_dim) loss.class_dim = static_cast<int>(*job.eval.class_dim);
   return loss;
 }
 

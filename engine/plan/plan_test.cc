@@ -850,6 +850,11 @@ TEST(MakePlan, MetricsOfALossFunctionFindTheirClassesInTheSameWay) {
   for (const DType other : {DType::kBool, DType::kFloat32}) {
     EXPECT_THAT(ErrorOf(job(5, {}, other)), HasSubstr("eval: f1 needs labels"));
   }
+  Job unknown = job(6, -1);
+  unknown.train_data = unknown.test_data = DataSpec();
+  EXPECT_EQ(dim(unknown), -1) << "eval says it even where no shapes are known";
+  EXPECT_THAT(ErrorOf(job(6, (int64_t{1} << 32) + 1)),
+              HasSubstr("without the dim of its classes (2147483647)"));
   Job without = job(6, {});
   without.eval.metrics = {{"perplexity"}};
   EXPECT_EQ(ErrorOf(without), "no error") << "it is the exponential of the loss";

@@ -15,29 +15,6 @@ bool GoesOn(const Plan& plan, int i) {
   return PartNumber(plan.layers[i].type) > 0 && plan.layers[i - 1].stage == plan.layers[i].stage;
 }
 
-/// Calls the script's function for the layer at `place` and returns its answer. Neighbouring parts
-/// of a layer are passed as one layer, with its index, type and name.
-bool Chooses(const FunctionRef& function, const Plan& plan, int place, const Job& job,
-             Script& script) {
-  const LayerPlan& layer = plan.layers[place];
-  int64_t parameters = layer.parameters;
-  for (int i = place + 1; i < static_cast<int>(plan.layers.size()) && GoesOn(plan, i); ++i) {
-    parameters += plan.layers[i].parameters;
-  }
-  const bool is_part = PartNumber(layer.type) >= 0;
-  const std::string type = is_part ? layer.type.substr(0, layer.type.find('.')) : layer.type;
-  Value argument;
-  argument.Set("index", LayerNumber(job.layers, layer.index)).Set("type", type);
-  argument.Set("name", LayerPath(job.layers[static_cast<size_t>(layer.index)], layer.index));
-  argument.Set("parameters", parameters).Set("stage", layer.stage);
-  const Value chosen = script.Call(function, {std::move(argument)});
-  if (chosen.is_null()) return false;
-  if (chosen.is_bool()) return chosen.as_bool();
-  throw ConfigError(Str(function.where, ": the recompute function's result for layer ",
-                        LayerNumber(job.layers, layer.index), " must be true or false, not ",
-                        chosen.Describe()));
-}
-
 /// Sets segments of at most `size` layers each on one stage.
 void CutStage(const StagePlan& stage, int size, int& next, Plan& plan) {
   int layers = 0;
@@ -48,6 +25,27 @@ void CutStage(const StagePlan& stage, int size, int& next, Plan& plan) {
 }
 
 }  // namespace
+
+bool IsChosen(const Job& job, const Plan& plan, int place, int stage, Script& script) {
+  const FunctionRef& function = job.recompute.function;
+  const LayerPlan& layer = plan.layers[place];
+  int64_t parameters = layer.parameters;
+  for (int i = place + 1; i < static_cast<int>(plan.layers.size()) && GoesOn(plan, i); ++i) {
+    parameters += plan.layers[i].parameters;
+  }
+  const bool is_part = PartNumber(layer.type) >= 0;
+  const std::string type = is_part ? layer.type.substr(0, layer.type.find('.')) : layer.type;
+  Value argument;
+  argument.Set("index", LayerNumber(job.layers, layer.index)).Set("type", type);
+  argument.Set("name", LayerPath(job.layers[static_cast<size_t>(layer.index)], layer.index));
+  argument.Set("parameters", parameters).Set("stage", stage);
+  const Value chosen = script.Call(function, {std::move(argument)});
+  if (chosen.is_null()) return false;
+  if (chosen.is_bool()) return chosen.as_bool();
+  throw ConfigError(Str(function.where, ": the recompute function's result for layer ",
+                        LayerNumber(job.layers, layer.index), " must be true or false, not ",
+                        chosen.Describe()));
+}
 
 void PlanSegments(const Job& job, Script* script, Plan& plan) {
   using Method = RecomputeSpec::Method;
@@ -75,7 +73,7 @@ void PlanSegments(const Job& job, Script* script, Plan& plan) {
         LayerPlan& layer = plan.layers[i];
         if (GoesOn(plan, i)) {
           layer.segment = plan.layers[i - 1].segment;
-        } else if (Chooses(spec.function, plan, i, job, *script)) {
+        } else if (IsChosen(job, plan, i, layer.stage, *script)) {
           layer.segment = next++;
         }
       }

@@ -15,6 +15,11 @@ namespace strata {
 /// (search/plan_job.h) later fits the segments to the program.
 void PlanSegments(const Job& job, Script* script, Plan& plan);
 
+/// Calls the job's recompute function for the layer at `place` as if it were on `stage`, and
+/// returns its answer. Neighbouring parts of a layer are passed as one layer, with its index, type
+/// and name. Throws ConfigError if the answer is neither a boolean nor nil.
+bool IsChosen(const Job& job, const Plan& plan, int place, int stage, Script& script);
+
 /// The stages that have a layer with a segment, ascending.
 std::vector<int> RecomputedStages(const Plan& plan);
 

@@ -530,6 +530,30 @@ TEST(EngineTest, PredictionsAreARowForEachSample) {
               HasSubstr("a row for each sample; the last layer gives float32 (10,) for 2 samples"));
 }
 
+TEST(EngineTest, PredictionsNeedNoLoss) {
+  const auto predicted = [](int pipe, const LayerSpec& loss) {
+    Job job = testing::MakeJob({Make("Flatten"), Make("Linear", {16, 5})}, Make("CrossEntropyLoss"),
+                               {{"input", MapOf({{"shape", Value::IntList({1, 4, 4})}})},
+                                {"parallel", MapOf({{"pipe", pipe}})}});
+    job.test_data = testing::ImageJob(100, {}).test_data;
+    job.eval.batch = 2;
+    job.loss = loss;
+    job.trains = false;
+    FakeScript script;
+    const auto engine = Start(job, script);
+    std::string all;
+    for (int64_t part = 0; const auto rows = engine->PredictTestData(part); ++part) {
+      for (const auto& block : *rows) all += block.at(0).bytes;
+    }
+    return all;
+  };
+  for (const int pipe : {1, 2}) {
+    const std::string with_loss = predicted(pipe, Make("CrossEntropyLoss"));
+    EXPECT_EQ(with_loss.size(), 45u * 5 * 4);
+    EXPECT_TRUE(predicted(pipe, LayerSpec()) == with_loss) << pipe;
+  }
+}
+
 /// A job whose scripted layer 5 turns the rows of its 5 scores into three outputs.
 Job SeveralOutputsJob(int pipe) {
   Job job = testing::MakeJob({Make("Flatten"), Make("Linear", {16, 5}), testing::ScriptedLayer(5)},

@@ -27,6 +27,7 @@ class CostTable {
         costs.backward.empty() ? Sum(Kind::kInputGrad, Kind::kWeightGrad) : costs.backward);
     Set(Kind::kRecompute, "R", costs.recompute.empty() ? costs.forward : costs.recompute);
     AddToEach("action", costs.action);
+    action_ = costs.action;
     if (!costs.overlap.empty()) Set(Kind::kOverlap, "overlap", costs.overlap);
     Set(Kind::kReduceTied, "reduce", costs.reduce);
     Set(Kind::kReduceGrad, "reduce", costs.reduce);
@@ -48,9 +49,10 @@ class CostTable {
 
   double Of(const Action& action) const {
     const std::vector<double>& table = Table(action.kind);
-    if (!table.empty()) return table[action.stage];
+    const bool is_overlap = action.kind == Kind::kOverlap;
+    if (!table.empty()) return table[action.stage] + (is_overlap ? 2 * action_ : 0);
     double sum = 0;
-    if (action.kind == Kind::kOverlap) {
+    if (is_overlap) {
       for (const Action& part : ActionParts(action)) sum += Of(part);
     }
     return sum;
@@ -100,6 +102,7 @@ class CostTable {
 
   const int stages_;
   double comm_ = 0;
+  double action_ = 0;
   std::vector<double> transfer_,
       latency_;  // for messages that leave the stage forward or come back to it
   std::vector<double> begin_;

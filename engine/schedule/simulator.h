@@ -27,8 +27,7 @@ struct Costs {
   std::vector<double> reduce = {0};  ///< of REDUCE_TIED and of REDUCE_GRAD each; the rank is busy
   std::vector<double> step = {0};    ///< of STEP; the rank is busy
   std::vector<double> begin = {0};   ///< what the rank does for a stage before its first action
-  double action =
-      0;  ///< added to each F, I, W, B and R (so twice to an overlap without a cost of its own)
+  double action = 0;                 ///< added to each F, I, W, B and R, and twice to an overlap
 };
 
 /// The cost of one stage in a list of one entry or of one per stage.

@@ -94,6 +94,8 @@ TEST(Simulate, AnOverlapCostsTheSumUnlessGiven) {
   const Program program = FromRows({"0F0 (0F1;0B0)OVERLAP_F_B 0B1"});
   EXPECT_EQ(Simulate(program).makespan, 1 + 3 + 2);
   EXPECT_EQ(Simulate(program, {.overlap = {2.5}}).makespan, 1 + 2.5 + 2);
+  EXPECT_EQ(Simulate(program, {.action = 0.5}).makespan, 6 + 4 * 0.5);
+  EXPECT_EQ(Simulate(program, {.overlap = {2.5}, .action = 0.5}).makespan, 5.5 + 4 * 0.5);
 }
 
 TEST(Simulate, ALatencyOccupiesNobody) {

@@ -134,13 +134,15 @@ class EventSimulation {
     const auto of = [](const std::vector<double>& list, int s) {
       return list.size() == 1 ? list[0] : list[s];
     };
-    if (action.kind == Kind::kOverlap && !costs_.overlap.empty()) {
-      return of(costs_.overlap, action.stage);
-    }
     double cost = 0;
     for (const Action& part : ActionParts(action)) {
-      const int s = part.stage;
       if (IsCompute(part.kind)) cost += costs_.action;
+    }
+    if (action.kind == Kind::kOverlap && !costs_.overlap.empty()) {
+      return cost + of(costs_.overlap, action.stage);
+    }
+    for (const Action& part : ActionParts(action)) {
+      const int s = part.stage;
       if (part.kind == Kind::kForward) cost += of(costs_.forward, s);
       if (part.kind == Kind::kInputGrad) cost += of(costs_.input_grad, s);
       if (part.kind == Kind::kWeightGrad) cost += of(costs_.weight_grad, s);

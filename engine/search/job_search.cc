@@ -169,8 +169,10 @@ void CheckFound(const JobSearch& search) {
   if (!search.result.best.empty()) return;
   const std::string notices = search.notices.empty() ? "" : "\n" + Join(search.notices, "\n");
   if (search.result.least_memory > 0) {
-    throw ConfigError(Str("no plan fits ", search.cluster.Describe(), ": each needs at least ",
-                          FormatBytes(search.result.least_memory), " on some device", notices));
+    // Of some candidates only a bound is known, of others only the memory of their fastest cut.
+    throw ConfigError(Str(
+        "no plan fits ", search.cluster.Describe(), ": the smallest that was tried needs about ",
+        FormatBytes(search.result.least_memory), " on its fullest device", notices));
   }
   throw ConfigError(Str("no plan of these keys can be for ", Plural(search.batch, "sample"),
                         " a step on ", search.cluster.Describe(), notices));

@@ -31,7 +31,8 @@ class TextReporter {
     report_ = report;
     if (!report.note.empty()) {
       reporter_.Send(NoteMessage(
-          Str("note: ", report.note, ": nothing is kept, the whole text runs for every token")));
+          Str("note: ", report.note,
+              ": keys and values are not kept, so the whole text runs again for every token")));
     }
     if (is_single()) reporter_.Send(PieceMessage(Printable(texts_.texts()[0])));
   }

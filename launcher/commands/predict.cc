@@ -84,9 +84,9 @@ std::set<size_t> FilledUp(const Job& job, const Plan& plan, Script& script, Repo
     if (is_known) return filled_up;
   } catch (const ConfigError&) {  // the model does not take longer samples
   }
-  reporter.Send(
-      NoteMessage("rows are as long as the longest sample of their micro-batch: which numbers are "
-                  "of what fills samples up does not show"));
+  reporter.Send(NoteMessage(
+      "rows have the length of the longest sample of their micro-batch, padding included: "
+      "the shape of the output does not tell which numbers belong to padding"));
   return {};
 }
 
@@ -105,8 +105,9 @@ PredictionOptions OptionsOf(const Value& own, const Job& job, const Plan& plan, 
     if (options.classes) options.names = NamesIn(job, script);
     if (options.names.empty() || !is_list) return options;
     if (classes == std::ssize(options.names)) return options;
-    reporter.Send(NoteMessage(Str("classes are numbers: the data has ", options.names.size(),
-                                  " names, the model ", Plural(classes, "output"))));
+    reporter.Send(
+        NoteMessage(Str("classes are written as numbers: the data has ", options.names.size(),
+                        " names, but the model has ", Plural(classes, "output"))));
     options.names.clear();
     return options;
   }
@@ -227,6 +228,11 @@ class EvalJob : public TestDataJob {
   using TestDataJob::TestDataJob;
 
  protected:
+  void OnJob(const Job& job, Reporter&) override {
+    if (!job.loss.type.empty()) return;
+    throw ConfigError(Str("the job \"", job.name, "\" needs a loss to evaluate: ",
+                          "loss = nn.CrossEntropyLoss{} or another"));
+  }
   void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
     if (rank == 0) Begun(engine, reporter);
     const EvalResult result = engine.EvaluateTestData();

@@ -101,13 +101,6 @@ void CheckBeginning(const Job& job) {
   }
 }
 
-/// Checks a job that only runs forwards: it needs a loss, but neither data.train nor steps.
-void CheckRunnable(const Job& job) {
-  if (!job.loss.type.empty()) return;
-  throw ConfigError(Str("the job \"", job.name, "\" needs a loss, also where it does not train: ",
-                        "loss = nn.CrossEntropyLoss{} or another"));
-}
-
 void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 }  // namespace
@@ -120,7 +113,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   if (!places_.has_rank_0()) options.print = [](std::string_view) {};
   lua::State state(options);
   const Job job = Load(state);
-  trains() ? CheckTrainable(job) : CheckRunnable(job);
+  if (trains()) CheckTrainable(job);
   CheckBeginning(job);
   OnJob(job, reporter);
   plan_ =

@@ -39,7 +39,10 @@ std::string TextOf(const Value& value, const std::string& path) {
   if (value.is_number()) return FormatDouble(value.as_double());
   if (value.is_string()) return value.as_string();
   if (value.is_null()) return "none";
-  if (!value.is_list()) throw ConfigError(Str(path, ": expected no ", value.Describe()));
+  if (!value.is_list())
+    throw ConfigError(Str("--config: ", path,
+                          ": expected a number, a text, true, false or a list; got ",
+                          value.Describe()));
   std::vector<std::string> texts;
   for (const Value& element : value.as_list()) {
     texts.push_back(TextOf(element, path));
@@ -139,7 +142,7 @@ lua::StateOptions StateOptionsOf(const Value& own_flags) {
   for (const Value& path : paths) {
     if (!path.is_string()) {
       throw ConfigError(Str("--allow_read: expected a path, got ", path.Describe(),
-                            "; a name that reads so is given as ./NAME"));
+                            "; write ./NAME for a file whose name looks like that"));
     }
     options.allow_read.push_back(path.as_string());
   }

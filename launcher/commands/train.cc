@@ -79,7 +79,8 @@ Restarts RestartsOf(const Value& own, const Placement& placement) {
   const std::string& text = own["restart_window"].as_string();
   const std::optional<double> window = ParseDuration(text);
   if (most == 0 && text != kRestartWindow) {
-    throw ConfigError(Str("--restart_window=", text, " is that of --max_restarts, which is 0"));
+    throw ConfigError(Str("--restart_window=", text,
+                          " counts restarts, but there are none: give --max_restarts=N as well"));
   }
   if (!window || *window == 0) {
     throw ConfigError(Str("--restart_window=", text, ": expected a time, such as 90s, 15m or 1h"));

@@ -145,7 +145,7 @@ int64_t TokensPerSample(const Plan& plan) {
 void CheckHistograms(const Job& job, const Value& own_flags) {
   if (job.histograms == 0 || !job.log.empty() || own_flags["tensorboard"].is_string()) return;
   throw ConfigError(Str("histograms = ", job.histograms,
-                        ": nobody gets them; --tensorboard=DIR shows them, --log=F keeps them"));
+                        ": no file takes them; --tensorboard=DIR shows them, --log=F keeps them"));
 }
 
 }  // namespace

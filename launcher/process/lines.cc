@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "launcher/process/pipes.h"
 
 namespace strata::launcher {
@@ -29,7 +30,8 @@ void LineSplitter::Add(std::string_view bytes, const Take& take) {
   pending_.erase(0, start);
   searched_ = pending_.size();
   if (pending_.size() <= longest_) return;
-  if (overlong_ == Overlong::kThrow) throw WorldError("a message without an end");
+  if (overlong_ == Overlong::kThrow)
+    throw WorldError(Str("a line has more than ", longest_, " bytes, which no message has"));
   Finish(take);
 }
 

@@ -170,7 +170,10 @@ class LocalNode : public Node {
   }
 
   void AddRank(Message& message) {
-    if (message.fds.size() != 4) throw WorldError("a rank without its channels");
+    if (message.fds.size() != 4) {
+      throw WorldError(
+          Str("the starter announced a rank with ", message.fds.size(), " channels, expected 4"));
+    }
     const int rank = static_cast<int>(message.body["rank"].as_int());
     auto sink = [this, rank](bool is_error) {
       return [this, rank, is_error](std::string_view line) {

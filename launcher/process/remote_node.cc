@@ -159,7 +159,8 @@ class WorkerNode : public RemoteNode {
       told_ = true;
       listener_.OnLost(number("code"), Str(host_.name, ": ", message["cause"].as_string()));
     } else {
-      throw WorldError(Str("the worker on ", host_.name, " says \"", type, "\""));
+      throw WorldError(
+          Str("the worker on ", host_.name, " sent a message of the unknown type \"", type, "\""));
     }
   }
 

@@ -326,14 +326,15 @@ bool Supervisor::OnOwnMessage(int from, const Value& body) {
 void Supervisor::CheckRank(int rank) const {
   const auto found = ranks_.find(rank);
   if (found != ranks_.end() && found->second == reading_) return;
-  throw WorldError(Str("something is told of rank ", rank, ", which is not there"));
+  throw WorldError(Str("a message is about rank ", rank, ", which its sender does not run"));
 }
 
 void Supervisor::OnRankStarted(int rank, int world_size, const std::string& role) {
   const bool same_world = ends_.empty() || ends_.size() == static_cast<size_t>(world_size);
   const bool is_rank = rank >= 0 && rank < world_size && world_size <= kMostRanks;
   if (!is_rank || !same_world || ranks_.contains(rank)) {
-    throw WorldError(Str("rank ", rank, " of ", world_size, " has started, which makes no sense"));
+    throw WorldError(Str("a message says that rank ", rank, " of ", world_size, " has started; ",
+                         "expected a rank of this job that has not"));
   }
   ends_.resize(static_cast<size_t>(world_size));
   ends_[rank].role = role;

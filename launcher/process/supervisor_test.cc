@@ -611,17 +611,17 @@ const Said kNonsense[] = {
     {"", "Welcome to this machine", "the worker on host: expected a message, got"},
     {kHello, "{\"type\":\"greeting\"}", "the worker on host says \"greeting\""},
     {kHello, "{\"type\":\"exited\",\"rank\":7,\"status\":0}",
-     "something is told of rank 7, which is not there"},
+     "a message is about rank 7, which its sender does not run"},
     {kHello, "{\"type\":\"output\",\"rank\":-3,\"is_error\":false,\"text\":\"a\"}",
-     "something is told of rank -3, which is not there"},
+     "a message is about rank -3, which its sender does not run"},
     {kHello, "{\"type\":\"said\",\"from\":1,\"body\":{\"type\":\"done\",\"text\":\"a\"}}",
-     "rank 1 sent a message that makes no sense: something is told of rank 1"},
+     "rank 1 sent a message that makes no sense: a message is about rank 1"},
     {kHello, "{\"type\":\"started\",\"rank\":2,\"ranks\":2,\"role\":\"\"}",
-     "rank 2 of 2 has started, which makes no sense"},
+     "a message says that rank 2 of 2 has started"},
     {kHello, "{\"type\":\"started\",\"rank\":0,\"ranks\":2000000000,\"role\":\"\"}",
-     "rank 0 of 2000000000 has started, which makes no sense"},
+     "a message says that rank 0 of 2000000000 has started"},
     {kHello, "{\"type\":\"started\",\"rank\":-1,\"ranks\":2,\"role\":\"\"}",
-     "rank -1 of 2 has started, which makes no sense"},
+     "a message says that rank -1 of 2 has started"},
 };
 
 // The command may be another version, or not a worker at all. No process that it started may

@@ -31,7 +31,8 @@ class CsvFile : public StepFile {
         Join(std::vector<std::string>(std::begin(kColumns), std::end(kColumns)), ","), ",", kMore);
     const std::string first = log_->FirstLine();
     if (!first.empty() && first != columns) {
-      throw ConfigError(Str("--csv=", path_, ": the training goes on, but this file begins with \"",
+      throw ConfigError(Str("--csv=", path_,
+                            ": the training continues this file, but it begins with \"",
                             first.substr(0, 60), "\", not with this table's columns"));
     }
     log_->CutFrom([&](std::string_view line) {

@@ -65,8 +65,9 @@ void LineLog::CutFrom(const std::function<bool(std::string_view line)>& comes_ag
     } catch (const ConfigError& error) {
       const auto number =
           std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(begin), '\n');
-      throw ConfigError(Str(name_, ":", number + 1,
-                            ": the training goes on, but this is no line of one: ", error.what()));
+      throw ConfigError(
+          Str(name_, ":", number + 1,
+              ": the training continues this log, but the line is no record: ", error.what()));
     }
   };
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {

@@ -85,9 +85,9 @@ TEST_F(LineLogTest, ALineOfSomethingElseIsNamedAndTheFileStays) {
     const std::string text = "{\"step\": 0}\n" + wrong + "\n{\"step\": 1}\n";
     Begin(text);
     LineLog log("the log", path_, true);
-    EXPECT_THAT(
-        ConfigErrorOf([&] { log.CutFrom(comes_again); }),
-        HasSubstr("the log " + path_ + ":2: the training goes on, but this is no line of one"))
+    EXPECT_THAT(ConfigErrorOf([&] { log.CutFrom(comes_again); }),
+                HasSubstr("the log " + path_ +
+                          ":2: the training continues this log, but the line is no record"))
         << wrong;
     EXPECT_EQ(Read(), text);
   }

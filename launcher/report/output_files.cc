@@ -77,11 +77,11 @@ void CheckOutputs(const Value& flags) {
     const std::string flag = Str("--", kind.flag, "=", path);
     const auto [other, is_alone] = flag_at.emplace(PlaceOf(path), flag);
     if (!is_alone) {
-      throw ConfigError(Str(other->second, " and ", flag, " name one file: give two"));
+      throw ConfigError(Str(other->second, " and ", flag, " name the same file: give two names"));
     }
     const std::string begin = BeginOf(path);
     if (Fits(begin, kind.begins) || Fits(begin, kind.earlier)) continue;
-    throw ConfigError(Str(flag, ": this file is there and is no ", kind.name,
+    throw ConfigError(Str(flag, ": this file exists and is no ", kind.name,
                           ": nothing was written; give another name, or remove it"));
   }
 }

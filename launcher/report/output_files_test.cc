@@ -27,7 +27,7 @@ TEST_F(OutputFilesTest, WhatSomebodyWroteIsRefused) {
   WriteText(path_, "length,width,kind\n1,2,rose\n");
   for (const char* flag : {"log", "csv", "prometheus", "trace", "svg", "html", "write_costs"}) {
     EXPECT_THAT(ErrorWith({{flag, path_}}),
-                HasSubstr(Str("--", flag, "=", path_, ": this file is there and is no ")));
+                HasSubstr(Str("--", flag, "=", path_, ": this file exists and is no ")));
   }
   EXPECT_THAT(ErrorWith({{"csv", path_}}),
               HasSubstr("is no table of a training: nothing was written; give another name, or "
@@ -56,7 +56,7 @@ TEST_F(OutputFilesTest, TwoNeverNameOneFile) {
   EXPECT_THAT(ErrorWith({{"log", path_}, {"csv", folder_.Inside("./a.x")}}),
               HasSubstr(Str("--log=", path_, " and --csv=")));
   EXPECT_THAT(ErrorWith({{"trace", "new.json"}, {"html", "./new.json"}}),
-              HasSubstr("name one file: give two"));
+              HasSubstr("name the same file: give two names"));
   EXPECT_EQ(ErrorWith({{"log", path_}, {"csv", folder_.Inside("b.x")}}), "no error");
   for (const char* shared : {"/dev/null", "/dev/stdout"}) {
     EXPECT_EQ(ErrorWith({{"log", shared}, {"csv", shared}}), "no error");

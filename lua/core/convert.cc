@@ -84,7 +84,9 @@ Value::List ListValue(lua_State* L, int table, int size, const std::string& path
 
 Value ObjectValue(lua_State* L, int index, const std::string& path, Walk walk) {
   if (!PushObjectData(L, index)) {
-    throw ConfigError(Str(path, ": ", Describe(L, index), " cannot stand here"));
+    throw ConfigError(Str(path,
+                          ": expected text, a number, true, false, a function or a table; got ",
+                          Describe(L, index)));
   }
   Value value = AnyValue(L, -1, path, walk.Below());
   lua_pop(L, 1);

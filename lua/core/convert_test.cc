@@ -222,7 +222,9 @@ TEST_F(Convert, RefusesWhatIsNoData) {
     return std::string();
   };
   EXPECT_THAT(error("{a = {b = coroutine.create(print)}}"), HasSubstr("the job.a.b: a thread"));
-  EXPECT_THAT(error("{a = nn.ReLU{}}"), HasSubstr("the job.a: a layer cannot stand here"));
+  EXPECT_THAT(error("{a = nn.ReLU{}}"),
+              HasSubstr("the job.a: expected text, a number, true, false, a function or a table; "
+                        "got a layer"));
   EXPECT_THAT(error("{[true] = 1}"), HasSubstr("must be names or 1, 2, 3"));
   EXPECT_THAT(error("{[0] = 1}"), HasSubstr("the number 0"));
   EXPECT_THAT(error("{[-1] = 1}"), HasSubstr("the number -1"));

@@ -117,7 +117,7 @@ void CheckReplaceable(const std::string& path, std::string_view kind,
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
   if (!fs::exists(status) || (fs::is_regular_file(status) && is_one(path))) return;
-  throw ConfigError(Str(path, " is there and is no ", kind, "; it stays"));
+  throw ConfigError(Str(path, " exists and is no ", kind, ", so it is not replaced"));
 }
 
 }  // namespace strata::lua

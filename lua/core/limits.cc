@@ -5,6 +5,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "engine/base/check.h"
@@ -30,6 +31,7 @@ std::string TooLong(double seconds) {
 }
 
 timespec ToTime(double seconds) {
+  seconds = std::min(seconds, 1e9);  // the kernel refuses times that it cannot count
   const auto whole = static_cast<time_t>(seconds);
   return {whole, static_cast<long>(1e9 * (seconds - static_cast<double>(whole)))};
 }

@@ -70,6 +70,12 @@ TEST(Limits, TimeEnds) {
   EXPECT_NO_THROW(limits.Poll());
 }
 
+TEST(Limits, MoreSecondsThanTheKernelCountsAreALimitToo) {
+  Limits limits(0);
+  limits.Begin(1e30);
+  EXPECT_EQ(limits.Reason(), "");
+}
+
 TEST(Limits, TimeWithoutAProcessorDoesNotCount) {
   Limits limits(0);
   limits.Begin(0.05);

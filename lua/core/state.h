@@ -2,9 +2,12 @@
 // use it to run scripts. This header includes neither Lua nor torch.
 //
 // Scripts see base, coroutine, string, table, math, bit, `require` for files beside the script, and
-// strata. They do not see ffi, os, io, debug, jit or bytecode; the JIT is off. Memory and the time
-// before training are limited (Limits). math.random is our own, so that every rank draws the same
-// numbers.
+// strata. They do not see ffi, os, io, debug, jit or bytecode. Memory and the time before training
+// are limited (Limits). math.random is our own, so that every rank draws the same numbers.
+//
+// The JIT is off, because loops that it has compiled do not look at hooks. A hook is how a script
+// is ended between two instructions: at the end of its time, and by Interrupt(). Scripts lose
+// little by that, since the tensors' operators take nearly all of the time.
 //
 // Threads: any thread may call any method. One runs at a time, the others wait; a thread that
 // trains from within a script lets the others in (Unlocked, core.h). Interrupt() never waits.

@@ -364,7 +364,8 @@ TEST_F(DatasetsTest, TensorsInFiles) {
   EXPECT_THAT(Fail("strata.tensors.load('none.npy')"), HasSubstr("none.npy (an array of"));
   EXPECT_THAT(Fail("strata.tensors.laod('x')"), HasSubstr("did you mean \"load\"?"));
   const std::string text = folder.Write("notes.npy", "my notes");
-  EXPECT_THAT(Fail(Str("strata.tensors.save('", text, "', x)")), HasSubstr("it stays"));
+  EXPECT_THAT(Fail(Str("strata.tensors.save('", text, "', x)")),
+              HasSubstr("so it is not replaced"));
 }
 
 /// Relative paths refer to the folder of the script that made the data, whichever job reads it.

@@ -133,7 +133,7 @@ class JsonData {
 
   Value Object() {
     if (ObjectAt<JsonNull>(L_, -1)) return {};
-    if (!PushObjectData(L_, -1)) Refuse(Str(Describe(L_, -1), " cannot stand here"));
+    if (!PushObjectData(L_, -1)) Refuse(Str("JSON has no form for ", Describe(L_, -1)));
     return Take();
   }
 

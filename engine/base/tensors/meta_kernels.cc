@@ -1,7 +1,7 @@
 // Kernels on the meta device for operators that LibTorch computes on the CPU and for which it has
 // none in C++ (PyTorch has them in Python). They give the shapes, strides and types of the results
-// as the kernels of the CPU do; dry_run_test compares each with the real one. Where another operator
-// that has such a kernel gives the same results, that one is called.
+// as the kernels of the CPU do; dry_run_test compares each with the real one. Where another
+// operator that has such a kernel gives the same results, that one is called.
 #include <ATen/ExpandUtils.h>
 #include <ATen/OpMathType.h>
 #include <ATen/WrapDimUtils.h>
@@ -95,7 +95,8 @@ void RegisterElements(torch::Library& m) {
   m.impl("mish_backward", [](const Tensor& dy, const Tensor& x) { return at::add(dy, x); });
   m.impl("hardtanh_backward", [](const Tensor& dy, const Tensor& x, const at::Scalar&,
                                  const at::Scalar&) { return at::add(dy, x); });
-  m.impl("log_sigmoid_forward", [](const Tensor& x) { return Two(LikeContiguous(x), LikeContiguous(x)); });
+  m.impl("log_sigmoid_forward",
+         [](const Tensor& x) { return Two(LikeContiguous(x), LikeContiguous(x)); });
   m.impl("log_sigmoid_backward",
          [](const Tensor& dy, const Tensor&, const Tensor&) { return Like(dy); });
   m.impl("glu_backward", [](const Tensor&, const Tensor& x, int64_t) { return LikeContiguous(x); });
@@ -105,7 +106,8 @@ void RegisterElements(torch::Library& m) {
   });
 }
 
-// Reductions, and elements at other places ---------------------------------------------------------
+// Reductions, and elements at other places
+// ---------------------------------------------------------
 
 Tensor MeanOver(const Tensor& x, at::OptionalIntArrayRef dim,
                 const std::optional<at::Scalar>& /*correction*/, bool keepdim) {
@@ -115,14 +117,14 @@ Tensor MeanOver(const Tensor& x, at::OptionalIntArrayRef dim,
 void RegisterPlaces(torch::Library& m) {
   m.impl("var.correction", MeanOver);
   m.impl("std.correction", MeanOver);
-  m.impl("var_mean.correction",
-         [](const Tensor& x, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& by,
-            bool keepdim) { return Two(MeanOver(x, dim, by, keepdim), MeanOver(x, dim, by, keepdim)); });
+  m.impl("var_mean.correction", [](const Tensor& x, at::OptionalIntArrayRef dim,
+                                   const std::optional<at::Scalar>& by, bool keepdim) {
+    return Two(MeanOver(x, dim, by, keepdim), MeanOver(x, dim, by, keepdim));
+  });
   m.impl("max", [](const Tensor& x) { return at::empty({}, x.options()); });
   m.impl("min", [](const Tensor& x) { return at::empty({}, x.options()); });
-  m.impl("prod", [](const Tensor& x, std::optional<at::ScalarType> type) {
-    return at::sum(x, type);
-  });
+  m.impl("prod",
+         [](const Tensor& x, std::optional<at::ScalarType> type) { return at::sum(x, type); });
   m.impl("dot", [](const Tensor& x, const Tensor&) { return at::empty({}, x.options()); });
   m.impl("flip", [](const Tensor& x, IntArrayRef) { return Like(x); });
   m.impl("roll", [](const Tensor& x, IntArrayRef, IntArrayRef) { return LikeContiguous(x); });
@@ -136,10 +138,10 @@ void RegisterPlaces(torch::Library& m) {
     if (!sizes.empty()) sizes[at::maybe_wrap_dim(dim, x.dim())] = index.numel();
     return at::empty(sizes, x.options());
   });
-  m.impl("embedding_dense_backward", [](const Tensor& dy, const Tensor&, int64_t rows, int64_t,
-                                        bool) {
-    return at::empty({rows, dy.size(-1)}, dy.options());
-  });
+  m.impl("embedding_dense_backward",
+         [](const Tensor& dy, const Tensor&, int64_t rows, int64_t, bool) {
+           return at::empty({rows, dy.size(-1)}, dy.options());
+         });
   m.impl("unfold_backward", [](const Tensor& dy, IntArrayRef sizes, int64_t, int64_t, int64_t) {
     return at::empty(sizes, dy.options());
   });
@@ -232,8 +234,8 @@ int64_t ConvolvedSize(int64_t size, int64_t kernel, int64_t stride, int64_t padd
 Tensor Convolution(const Tensor& x, const Tensor& weight, const MaybeTensor&, IntArrayRef stride,
                    IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef more,
                    int64_t groups) {
-  TORCH_CHECK(x.dim() == weight.dim() && x.size(1) == weight.size(transposed ? 0 : 1) *
-                                                          (transposed ? 1 : groups),
+  TORCH_CHECK(x.dim() == weight.dim() &&
+                  x.size(1) == weight.size(transposed ? 0 : 1) * (transposed ? 1 : groups),
               "a convolution of ", x.sizes(), " with weights ", weight.sizes(), " in ", groups,
               " groups");
   std::vector<int64_t> sizes = {x.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
@@ -269,23 +271,20 @@ void RegisterLayers(torch::Library& m) {
          });
   m.impl("convolution", Convolution);
   m.impl("convolution_backward", ConvolutionBackward);
-  m.impl("_adaptive_avg_pool2d", [](const Tensor& x, IntArrayRef size) {
-    return InLayoutOf(x, WithLast(x, size));
-  });
+  m.impl("_adaptive_avg_pool2d",
+         [](const Tensor& x, IntArrayRef size) { return InLayoutOf(x, WithLast(x, size)); });
   m.impl("_adaptive_avg_pool2d_backward", [](const Tensor&, const Tensor& x) { return Like(x); });
-  m.impl("reflection_pad2d", [](const Tensor& x, IntArrayRef padding) {
-    return InLayoutOf(x, Padded(x, padding));
-  });
+  m.impl("reflection_pad2d",
+         [](const Tensor& x, IntArrayRef padding) { return InLayoutOf(x, Padded(x, padding)); });
   m.impl("reflection_pad2d_backward",
          [](const Tensor&, const Tensor& x, IntArrayRef) { return Like(x); });
   m.impl("grid_sampler_2d", [](const Tensor& x, const Tensor& grid, int64_t, int64_t, bool) {
     return at::empty({x.size(0), x.size(1), grid.size(1), grid.size(2)}, x.options());
   });
-  m.impl("grid_sampler_2d_backward",
-         [](const Tensor&, const Tensor& x, const Tensor& grid, int64_t, int64_t, bool,
-            std::array<bool, 2> wanted) {
-           return Two(wanted[0] ? LikeContiguous(x) : Tensor(), LikeContiguous(grid));
-         });
+  m.impl("grid_sampler_2d_backward", [](const Tensor&, const Tensor& x, const Tensor& grid, int64_t,
+                                        int64_t, bool, std::array<bool, 2> wanted) {
+    return Two(wanted[0] ? LikeContiguous(x) : Tensor(), LikeContiguous(grid));
+  });
 }
 
 void RegisterLosses(torch::Library& m) {
@@ -295,26 +294,22 @@ void RegisterLosses(torch::Library& m) {
     return Reduced(at::sub(x, target), reduction);
   });
   for (const char* name : {"huber_loss_backward.out", "smooth_l1_loss_backward.grad_input"}) {
-    m.impl(name, [](const Tensor&, const Tensor& x, const Tensor&, Reduction, double,
-                    Tensor& dx) -> Tensor& { return Shape(dx, x); });
+    m.impl(name,
+           [](const Tensor&, const Tensor& x, const Tensor&, Reduction, double,
+              Tensor& dx) -> Tensor& { return Shape(dx, x); });
   }
-  m.impl("binary_cross_entropy",
-         [](const Tensor& x, const Tensor&, const MaybeTensor&, Reduction reduction) {
-           return Reduced(x, reduction);
-         });
-  m.impl("binary_cross_entropy_backward",
-         [](const Tensor&, const Tensor& x, const Tensor&, const MaybeTensor&, Reduction) {
-           return Like(x);
-         });
+  m.impl("binary_cross_entropy", [](const Tensor& x, const Tensor&, const MaybeTensor&,
+                                    Reduction reduction) { return Reduced(x, reduction); });
+  m.impl("binary_cross_entropy_backward", [](const Tensor&, const Tensor& x, const Tensor&,
+                                             const MaybeTensor&, Reduction) { return Like(x); });
   m.impl("nll_loss2d_forward", [](const Tensor& x, const Tensor& target, const MaybeTensor&,
                                   Reduction reduction, int64_t) {
     const auto sizes = reduction == 0 ? target.sizes() : IntArrayRef();
     return Two(at::empty(sizes, x.options()), at::empty({}, x.options()));
   });
-  m.impl("nll_loss2d_backward", [](const Tensor&, const Tensor& x, const Tensor&,
-                                   const MaybeTensor&, Reduction, int64_t, const Tensor&) {
-    return LikeContiguous(x);
-  });
+  m.impl("nll_loss2d_backward",
+         [](const Tensor&, const Tensor& x, const Tensor&, const MaybeTensor&, Reduction, int64_t,
+            const Tensor&) { return LikeContiguous(x); });
 }
 
 }  // namespace

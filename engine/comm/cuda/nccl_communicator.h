@@ -97,6 +97,12 @@ class NcclCommunicator {
   void Launch(const char* doing, const Calls& calls);
   /// Does what Launch() does, with one byte of device memory, for calls whose only purpose is to
   /// connect the ranks. Ends the opening.
+  ///
+  /// Why it is needed: NCCL connects two ranks only at their first message, and blocks the host
+  /// until both have made that call. Ranks of a pipeline post their receives ahead. So rank 0 could
+  /// block in its first receive from rank 1 while rank 1 blocks in its first receive from rank 0,
+  /// and neither would come to the send that the other waits for. Once all are connected, a call
+  /// only queues work on the stream.
   void Connect(
       const std::function<NcclResult(NcclMemory byte, NcclComm*, const c10::Stream&)>& calls);
   /// Throws if the communicator was aborted or has failed; work that was launched may then never

@@ -36,6 +36,11 @@ void Add(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b, bool o
 at::Tensor TimesTransposed(const at::Tensor& x, const at::Tensor& weight,
                            const std::optional<at::Tensor>& bias);
 
+/// Replaces ATen's kernels of products on the CPU by those that compute slow products in half
+/// precision by half_products. A process whose processor has slow ones does it at its start; tests
+/// do it elsewhere. Further calls do nothing.
+void RegisterHalfProducts();
+
 /// For tests: while an object lives, oneDNN multiplies on Intel's processors too, and whatever the
 /// sizes. AVX-512 is still needed.
 class WithOneDnn {

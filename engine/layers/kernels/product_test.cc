@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "engine/layers/kernels/avx512.h"
+#include "engine/layers/kernels/half_product.h"
 #include "engine/layers/testing.h"
 
 namespace strata {
@@ -108,6 +110,54 @@ TEST_F(ProductTest, WithoutAvx512NoPathLeadsToOneDnn) {
   products::Add(sum, a, b, /*overwrites=*/true);
   EXPECT_TRUE(SameBits(sum, a.mm(b)));
   EXPECT_DEATH(products::TimesTransposed(a, b.t(), std::nullopt), "SuitsOneDnn");
+}
+
+TEST_F(ProductTest, SlowHalfPrecisionIsComputedInFloat32AndRoundedOnce) {
+  products::RegisterHalfProducts();
+  const WithoutAvx512 without_avx512;
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    ASSERT_TRUE(half_products::IsSlow(type));
+    const auto half = [&](at::IntArrayRef sizes, int seed) { return Normal(sizes, seed).to(type); };
+    const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
+    const auto expect = [&](const at::Tensor& result, const at::Tensor& exact) {
+      ASSERT_EQ(result.scalar_type(), type);
+      const at::Tensor rounded = exact.to(at::kFloat).to(type);
+      // Sums in float32 may lie on the other side of a rounding limit.
+      const auto differ = result.ne(rounded).sum().item<int64_t>();
+      EXPECT_LE(differ, 1 + result.numel() / 20) << result.sizes();
+      EXPECT_TRUE(at::allclose(wide(result), exact, 0x1p-7, 1e-2)) << result.sizes();
+    };
+    // Sizes around those of a block, of none, and of one.
+    for (const auto& [m, k, n] :
+         {std::tuple(1, 1, 1), {3, 0, 2}, {5, 70, 2}, {513, 64, 48}, {40, 1030, 600}}) {
+      const at::Tensor a = half({m, k}, 1), b = half({k, n}, 2), bias = half({n}, 3);
+      const at::Tensor product = wide(a).mm(wide(b));
+      for (const at::Tensor& left : {a, ByColumns(a)}) {
+        for (const at::Tensor& right : {b, ByColumns(b)}) {
+          expect(left.mm(right), product);
+          expect(at::addmm(bias, left, right, 0.5, 2), wide(bias) * 0.5 + product * 2);
+        }
+      }
+      at::Tensor sum = half({m, n}, 4);
+      const at::Tensor more = wide(sum) + product;
+      products::Add(sum, a, b, /*overwrites=*/false);
+      expect(sum, more);
+      products::Add(sum.fill_(NAN), a, b, /*overwrites=*/true);
+      expect(sum, product);
+    }
+    for (const auto& [count, m, k, n] :
+         {std::tuple(0, 2, 3, 4), {7, 5, 6, 3}, {300, 32, 64, 32}, {2, 700, 40, 800}}) {
+      const at::Tensor a = half({count, m, k}, 1), b = half({count, k, n}, 2);
+      const at::Tensor sum = half({count, 1, n}, 3);
+      const at::Tensor product = wide(a).bmm(wide(b));
+      expect(a.bmm(b), product);
+      expect(at::baddbmm(sum, a, b), wide(sum) + product);
+    }
+    EXPECT_THROW(half({2, 3}, 1).mm(half({2, 3}, 1)), c10::Error);
+    EXPECT_THROW(half({2, 3}, 1).mm(Normal({3, 2}, 1)), c10::Error) << "of another type";
+    at::Tensor wrong = half({2, 2}, 1);
+    EXPECT_THROW(wrong.addmm_(half({2, 3}, 1), half({3, 4}, 1)), c10::Error);
+  }
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kPicoseconds = 1e12;
 
-/// LayerPlan::segment of every layer, as far as it does not depend on the cuts. {every=N} counts
+/// LayerPlan::segment of every layer, for methods that do not ask about the stage. {every=N} counts
 /// layers from the beginning of the list instead of the stage. {} means that nothing is recomputed.
 std::vector<int> SegmentsOf(const Job& job) {
   using Method = RecomputeSpec::Method;
@@ -46,6 +46,28 @@ std::vector<int> SegmentsOf(const Job& job) {
   return segments;
 }
 
+/// LayerPlan::segment of every layer, for each stage, as the job's recompute function chooses. The
+/// function is asked only about the stages that a layer can be on: of S stages and L layers, the
+/// one numbered s has none before layer s and none behind layer L - S + s. The other entries repeat
+/// those of the neighbouring stage, so that they are equal where the function ignores the stage.
+std::vector<std::vector<int>> ChosenSegments(const Job& job, const CostCutOptions& options) {
+  const auto stages = static_cast<int>(options.settings.size());
+  const auto layers = static_cast<int>(job.layers.size());
+  std::vector<std::vector<int>> segments(options.settings.size(), std::vector<int>(layers, -1));
+  for (int s = 0; s < stages; ++s) {
+    if (s > 0) segments[s] = segments[s - 1];
+    for (int i = s; i <= layers - stages + s; ++i) {
+      segments[s][i] = options.recomputes(i, s) ? LayerNumber(job.layers, i) : -1;
+    }
+  }
+  for (int s = stages - 2; s >= 0; --s) {
+    const int behind = layers - stages + s + 1;
+    std::copy(segments[s + 1].begin() + behind, segments[s + 1].end(),
+              segments[s].begin() + behind);
+  }
+  return segments;
+}
+
 /// The ways to recompute that a stage may take, each as the segments of all layers. There are
 /// several only for "auto" with a memory limit.
 std::vector<std::vector<int>> WaysOf(const Job& job, const ModelCosts& costs, int64_t limit) {
@@ -69,8 +91,15 @@ class Cutter {
       : costs_(costs),
         options_(options),
         names_(job.layers),
-        ways_(WaysOf(job, costs, options.limit)),
-        known_(ways_.size() * costs.layers.size()) {
+        ways_(options.recomputes ? std::vector<std::vector<int>>()
+                                 : WaysOf(job, costs, options.limit)) {
+    if (options.recomputes) {
+      for (std::vector<int>& segments : ChosenSegments(job, options)) {
+        if (ways_.empty() || ways_.back() != segments) ways_.push_back(std::move(segments));
+        way_of_stage_.push_back(ways_.size() - 1);
+      }
+    }
+    known_.resize(ways_.size() * costs.layers.size());
     if (ways_.size() > 1 || !ways_[0].empty()) return;
     Sums sum;
     sums_.push_back(sum);
@@ -119,6 +148,7 @@ class Cutter {
     }
     std::optional<int64_t> least;
     for (size_t way = 0; way < ways_.size(); ++way) {
+      if (!way_of_stage_.empty() && way_of_stage_[stage] != way) continue;
       const StageCost& sum = SumOf(way, begin, end);
       const int64_t bytes = StageMemory(costs_, sum, options_.settings[stage]);
       if (limit > 0 && bytes > limit) continue;
@@ -158,7 +188,8 @@ class Cutter {
   const CutNames names_;
   std::vector<Sums>
       sums_;  ///< set if the time of a stage, except the first, is a difference of sums; else empty
-  const std::vector<std::vector<int>> ways_;
+  std::vector<std::vector<int>> ways_;
+  std::vector<size_t> way_of_stage_;  ///< empty: each stage may take any way
   mutable std::vector<std::vector<StageCost>>
       known_;  ///< by way and first layer: the sums for each end
 };

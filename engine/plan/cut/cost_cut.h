@@ -2,6 +2,7 @@
 // package.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "engine/cost/layer_costs.h"
@@ -17,6 +18,9 @@ struct CostCutOptions {
   int64_t limit = 0;  ///< bytes that a stage may take; 0 = any number
   int64_t micro_batches = 1;
   std::vector<StageSetting> settings;  ///< one for each stage
+  /// True if the job's recompute function chooses the layer at `place` where it is on `stage`. Set
+  /// if and only if the job has such a function.
+  std::function<bool(int place, int stage)> recomputes = {};
 };
 
 /// Returns the bounds of as many stages as there are settings: of all cuts within the limit the one

@@ -133,6 +133,32 @@ TEST(CutByCosts, CountsWhatIsComputedAgain) {
   EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 4));
 }
 
+TEST(CutByCosts, CountsWhatAFunctionOfLayerAndStageChooses) {
+  Given given({2, 2, 2, 2, 2}, {0, 0, 0, 0, 0}, 2);
+  given.job.recompute.method = RecomputeSpec::Method::kFunction;
+  given.options.recomputes = [](int, int stage) { return stage == 0; };
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 2, 5));  // 2 x 3 and 3 x 2 seconds
+  given.options.recomputes = [](int, int stage) { return stage == 1; };
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 3, 5));
+  given.options.recomputes = [](int place, int) { return place == 4; };
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 3, 5));
+  given.options.recomputes = [](int place, int) { return place == 0; };
+  EXPECT_THAT(given.Cut(), ElementsAre(0, 2, 5));
+}
+
+TEST(CutByCosts, AsksAFunctionOnlyAboutStagesThatALayerCanBeOn) {
+  Given given({2, 2, 2, 2, 2}, {0, 0, 0, 0, 0}, 3);
+  given.job.recompute.method = RecomputeSpec::Method::kFunction;
+  std::vector<std::string> asked;
+  given.options.recomputes = [&](int place, int stage) {
+    asked.push_back(Str(place, " on ", stage));
+    return true;
+  };
+  given.Cut();
+  EXPECT_THAT(asked, ElementsAre("0 on 0", "1 on 0", "2 on 0", "1 on 1", "2 on 1", "3 on 1",
+                                 "2 on 2", "3 on 2", "4 on 2"));
+}
+
 TEST(CutByCosts, KnowsWhatIsNeverComputedAgain) {
   Given given({1, 1}, {int64_t{8} << 20, 0}, 2);
   given.job.recompute.method = RecomputeSpec::Method::kAuto;

@@ -171,10 +171,13 @@ class Beginning {
     }
     for (const auto& [types, count] : counts) {
       const auto [from, to] = types;
-      conversions_.push_back(
-          Str(Plural(count, "tensor"), " of the save ", count == 1 ? "becomes " : "become ",
-              DTypeName(to), ", from ", DTypeName(from),
-              DTypeSize(to) > DTypeSize(from) ? ": no value changes" : ": the values are rounded"));
+      const char* const change = DTypeSize(to) > DTypeSize(from) ? "no value changes"
+                                 : to == DType::kFloat16
+                                     ? "the values are rounded, and those above 65,504 overflow"
+                                     : "the values are rounded";
+      conversions_.push_back(Str(Plural(count, "tensor"), " of the save ",
+                                 count == 1 ? "becomes " : "become ", DTypeName(to), ", from ",
+                                 DTypeName(from), ": ", change));
     }
   }
 

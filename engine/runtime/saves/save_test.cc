@@ -571,6 +571,29 @@ TEST_F(SaveTest, AnotherTypeOfParametersGoesOn) {
   }
 }
 
+TEST_F(SaveTest, SaysWhereLargeValuesOverflow) {
+  const auto with_type = [](const char* type) {
+    std::vector<LayerSpec> layers = Layers();
+    layers.back() = Make("Linear", {24, 5}, {{"dtype", type}});
+    return layers;
+  };
+  const Value sgd = MapOf({{"1", "sgd"}, {"lr", 0.01}});
+  const auto engine = Start(
+      MakeJob(Keys(2, {{"optimizer", sgd}, {"save", SaveKey()}}), with_type("bfloat16")), script_);
+  Train(*engine, 1);
+  const std::string save = engine->Save().path;
+  engine->Close();
+  for (const auto& [type, change] :
+       {std::pair("float16", "the values are rounded, and those above 65,504 overflow"),
+        {"float32", "no value changes"}}) {
+    const auto resumed =
+        Start(MakeJob(Keys(2, {{"optimizer", sgd}, {"resume", save}}), with_type(type)), script_);
+    EXPECT_THAT(resumed->start().notes,
+                Contains(Str("2 tensors of the save become ", type, ", from bfloat16: ", change)));
+    resumed->Close();
+  }
+}
+
 /// Keys for Adam without warmup: an element's first step is as long as the learning rate.
 Value::Map Thawing(const Value& freeze, const Value::Map& more = {}) {
   return testing::With({{"freeze", freeze}, {"lr_schedule", "constant"}, {"clip", Value()}}, more);

@@ -141,6 +141,14 @@ std::vector<KeptValue> KeptIn(const Job& job, const Plan& plan, const StagePlan&
   return values;
 }
 
+/// Stands for the loss of a job that has none. Such a job only runs forwards, to predict.
+class NoLoss : public Loss {
+ public:
+  LossValue Compute(const Tensors&, const Tensors&) override {
+    throw ConfigError("the job has no loss to compute: loss = nn.CrossEntropyLoss{} or another");
+  }
+};
+
 /// Groups neighbouring layers with the same segment number, and the layers between them.
 std::vector<Segment> SegmentsOf(const Plan& plan, const StagePlan& place) {
   std::vector<Segment> segments;
@@ -191,6 +199,10 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   draws.reset();
   parts.segments = SegmentsOf(plan, place);
   if (!is_last) return parts;
+  if (job.loss.type.empty()) {
+    parts.loss = std::make_unique<NoLoss>();
+    return parts;
+  }
   LayerSpec loss = PlannedLoss(job, plan);
   loss.input_shard = specs.back().output_shard;
   if (loss.input_shard) parts.output_parts = axis->size();

@@ -69,7 +69,11 @@ using GroupOf = std::function<int(int layer, const std::string& parameter)>;
 
 class FlatParameters {
  public:
-  /// Alignment of parameters in elements; 64 bytes of fp32.
+  /// Alignment of parameters in elements; 64 bytes of fp32. A vector loop takes 16 floats at once
+  /// (one register of AVX-512, two of AVX2), and a scalar loop takes what remains at the end of the
+  /// buffer; the two round differently. A parameter that begins at a multiple of 16 is cut into the
+  /// same vectors whatever lies before it in the buffer, so wherever the layers are cut. The zeros
+  /// behind it fill its last vector, so that no element is left to the scalar loop.
   static constexpr int64_t kPadding = 16;
   /// In elements. Smaller gradients are zeroed together with their surroundings, which is cheaper
   /// than tracking each of them as stale.

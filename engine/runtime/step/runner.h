@@ -56,9 +56,14 @@ struct PredictionAsked {
 
 /// In a training step the executor runs the row. Its REDUCE_GRADs sum a stage's gradients over the
 /// replicas while other stages still compute. Its last STEP sums the Totals over all ranks, with
-/// one collective per step, and runs the optimizers if losses and gradients are finite. So no rank
-/// updates before all know the gradients of the others, and a rank's update overlaps with the
-/// beginning of the others' next step. An evaluation runs its row and then sums the Totals.
+/// one collective per step, and runs the optimizers if losses and gradients are finite. An
+/// evaluation runs its row and then sums the Totals.
+///
+/// Why all ranks wait for each other there: the norm for clipping needs all gradients, and if the
+/// loss or a gradient of any rank is not finite, no rank may update. A rank that updated while the
+/// pipeline still drains would not know of the others' gradients, and could not take its update
+/// back. The wait costs little: a rank's update overlaps with the beginning of the others' next
+/// step. A step that is not finite runs once more under an examiner, which names the first layer.
 class Runner : private ExecutorHost {
  public:
   /// All arguments must outlive the runner. `tracer`: null without job.trace. `programs`: those of

@@ -75,6 +75,7 @@ Value HistogramOf(const at::Tensor& tensor, double divisor) {
     counts.push_back(here);
     next = bucket + 1;
   }
+  if (count == 0) min = max = 0;
   return Value::MakeMap({{"min", static_cast<double>(min)},
                          {"max", static_cast<double>(max)},
                          {"num", all.numel()},

@@ -89,6 +89,14 @@ TEST(HistogramTest, TheLargestNumbersHaveALimit) {
   EXPECT_EQ(histogram["counts"].as_list().front().as_int(), 1);
 }
 
+TEST(HistogramTest, NoElementsHaveNoLargestNumber) {
+  const Value histogram = HistogramOf(at::zeros({0, 3}), 1);
+  for (const char* number : {"min", "max", "num", "sum"}) {
+    EXPECT_EQ(histogram[number].as_double(), 0) << number;
+  }
+  EXPECT_TRUE(histogram["counts"].as_list().empty());
+}
+
 // ---- Histograms of jobs ----
 
 struct Grid {

@@ -17,6 +17,7 @@
 #include <ctime>
 #include <mutex>
 
+#include "engine/base/check.h"
 #include "engine/base/text.h"
 
 namespace strata {
@@ -81,9 +82,11 @@ void PrepareStacks() {
     struct sigaction action = {};
     action.sa_handler = OnSignal;
     action.sa_flags = SA_RESTART;
-    return ::sigaction(Signal(), &action, nullptr) == 0;
+    // Without a handler the signal would end the process.
+    STRATA_CHECK(::sigaction(Signal(), &action, nullptr) == 0) << "signal " << Signal();
+    return true;
   }();
-  static_cast<void>(is_ready);
+  STRATA_CHECK(is_ready);
 }
 
 std::string StackOf(int thread, std::string* script) {

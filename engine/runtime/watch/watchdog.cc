@@ -148,7 +148,9 @@ Watchdog::Watchdog(std::vector<WatchedRank> ranks, double hang_timeout,
                            << report << (script.empty() ? "" : "\nthe script is at:\n" + script);
                      }}),
       thread_([this, hang_timeout] {
-        Watch(std::chrono::duration<double>(HangSeconds(hang_timeout, true, 0.0) / 8));
+        constexpr double kLongest = 1e9;  // a longer period would overflow the clock
+        Watch(std::chrono::duration<double>(
+            std::min(HangSeconds(hang_timeout, true, 0.0) / 8, kLongest)));
       }) {}
 
 Watchdog::~Watchdog() {

@@ -311,6 +311,13 @@ TEST_F(HangDetectorTest, AWatchdogAsksForBrokenPeersOfWhichADeviceTellsNobody) {
   dumb->asked.get_future().wait();  // on failure the test's time limit ends it
 }
 
+TEST_F(HangDetectorTest, AWatchdogRestsHoweverLongItsTimeoutIs) {
+  const auto dumb = std::make_shared<DumbTransport>(std::shared_future<void>());
+  const auto asked = dumb->asked.get_future();
+  const Watchdog watchdog({{progress_[0], dumb}}, 1e300);  // more than the clock can hold
+  EXPECT_EQ(asked.wait_for(20ms), std::future_status::timeout) << "it looks again and again";
+}
+
 TEST(WatchdogTest, EndsWhatWaits) {
   const auto ends = Ends();
   const auto progress = std::make_shared<Progress>(0);
