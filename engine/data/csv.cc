@@ -31,8 +31,8 @@ namespace {
 constexpr size_t kMostWords = 1000;
 
 bool IsMissing(std::string_view text) {
-  constexpr std::string_view kWords[] = {"",     "NA",   "N/A",  "NaN", "nan",
-                                         "null", "NULL", "None", "?"};
+  static constexpr std::string_view kWords[] = {"",     "NA",   "N/A",  "NaN", "nan",
+                                                "null", "NULL", "None", "?"};
   constexpr size_t kLongest = 4;
   const bool is_other =
       text.size() > kLongest || (!text.empty() && text[0] >= '-' && text[0] <= '9');

@@ -35,8 +35,10 @@ uint64_t RightAligned(std::string_view text) {
     std::memcpy(&begin, text.data(), 4);
     std::memcpy(&end, text.data() + size - 4, 4);
     word = begin | static_cast<uint64_t>(end) << (8 * (size - 4));
-  } else {
-    for (size_t i = 0; i < size; ++i) word |= static_cast<uint64_t>(text[i] & 0xff) << (8 * i);
+  } else {  // the first, the middle and the last character, which may be the same one
+    for (const size_t i : {size_t{0}, size / 2, size - 1}) {
+      word |= static_cast<uint64_t>(text[i] & 0xff) << (8 * i);
+    }
   }
   if (size == 8) return word;
   return word << (64 - 8 * size) | Each('0') >> (8 * size);
@@ -54,7 +56,7 @@ uint64_t NumberOfDigits(uint64_t word) {
 /// are; none for other texts. It is rounded correctly: a double holds the digits and the power of
 /// ten exactly, and the division rounds once.
 std::optional<double> ShortNumber(std::string_view text) {
-  constexpr double kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
+  static constexpr double kPowers[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7};
   if (text.empty() || text.size() > 8 || text == ".") return std::nullopt;
   uint64_t word = RightAligned(text);
   int fraction = 0;
@@ -175,9 +177,10 @@ void CsvReader::ReadQuoted(CsvCell& cell) {
 }
 
 std::optional<double> NumberIn(std::string_view text) {
-  const bool is_negative = text.starts_with('-');
-  if (const auto number = ShortNumber(text.substr(is_negative ? 1 : 0))) {
-    return is_negative ? -*number : *number;
+  static constexpr double kSigns[] = {1, -1};  // signs are unpredictable, so there is no branch
+  const size_t is_negative = text.starts_with('-') ? 1 : 0;
+  if (const auto number = ShortNumber(text.substr(is_negative))) {
+    return kSigns[is_negative] * *number;
   }
   if (text.starts_with('+')) text.remove_prefix(1);
   double number = 0;
