@@ -45,8 +45,8 @@ std::string Repeated(const std::string& line, size_t bytes) {
 
 TEST_F(LargeFiles, BytesStayInFiles) {
   constexpr size_t kBytes = size_t{12} << 20;
-  const std::string lines = Repeated("{\"text\": \"" + Repeated("word ", 400) + "\", \"label\": \"b\"}\n",
-                                     kBytes);
+  const std::string lines =
+      Repeated("{\"text\": \"" + Repeated("word ", 400) + "\", \"label\": \"b\"}\n", kBytes);
   const Value csv = Write("rows.csv", "x,y,z\n" + Repeated("1.25,blue,yes\n-3,red,no\n", kBytes));
   const Value jsonl = Write("texts.jsonl", lines), text = Write("one.txt", lines);
   Write("several/one.txt", lines.substr(0, kBytes / 2));

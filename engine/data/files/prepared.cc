@@ -214,7 +214,8 @@ Prepared Prepare(const PreparedKey& key, const std::function<Value(PreparedWrite
   std::string name = key.what, stamps = key.what;
   int64_t bytes = 0, ignored = 0;
   const auto add = [&](const std::string& file, int64_t& size) {
-    const std::string path = fs::absolute(file).lexically_normal().string();
+    std::error_code error;  // without a current folder the path stays as it is
+    const std::string path = fs::absolute(file, error).lexically_normal().string();
     name += "\n" + path;
     stamps += Str("\n", path, ": ", StampOf(file, size));
   };
