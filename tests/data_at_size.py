@@ -76,12 +76,12 @@ def write_text(strata, least):
 def write_arrays(strata, least):
     """Zeros that take no room on the disk: vectors of 1,024 floats, and their labels."""
     samples = least // 4096
-    for name, dtype, shape in [("x.npy", "<f4", "(%d, 1024)" % samples), ("y.npy", "|u1", "(%d,)" % samples)]:
+    for name, dtype, shape in [("x.npy", "<f4", "(%d, 1024)" % samples), ("y.npy", "<i8", "(%d,)" % samples)]:
         header = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (dtype, shape)
         header += " " * (-(len(header) + 11) % 64) + "\n"
         with open(strata.path(name), "wb") as file:
             file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
-            file.truncate(file.tell() + samples * (4096 if name == "x.npy" else 1))
+            file.truncate(file.tell() + samples * (4096 if name == "x.npy" else 8))
 
 
 def memory_of(pids):
@@ -153,15 +153,15 @@ def copies(strata):
 
 
 def small(strata):
-    """10 MB: a table and texts are prepared once, within a limit of time far below what reading them takes."""
+    """30 MB: a table and texts are prepared once, within a limit of time far below what reading them takes."""
     os.mkdir(strata.path("cache"))
-    write_table(strata, 10 * MB)
-    write_lines(strata, 10 * MB)
+    write_table(strata, 30 * MB)
+    write_lines(strata, 30 * MB)
     for name, source, layers in [("table", 'csv{"rows.csv", normalise=true}', OF_ROWS),
                                  ("texts", 'jsonl{"texts.jsonl", length=32}', OF_BYTES)]:
         strata.write(name + ".lua", JOB % (layers, source))
         environment = {"STRATA_CACHE": strata.path("cache")}
-        strata.run("plan", name + ".lua", "--script_timeout=0.05", environment=environment)
+        strata.run("plan", name + ".lua", "--script_timeout=0.1", environment=environment)
         kept = copies(strata)
         strata.run("train", name + ".lua", "--pipe=2", environment=environment)
         require(copies(strata) == kept, "the copies of the plan, and no others", (kept, copies(strata)))
