@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/data/files/array_file.h"
+#include "engine/data/files/mapped_file.h"
 #include "engine/data/sources.h"
 
 namespace strata::data {
@@ -50,9 +51,23 @@ int64_t ClassesOf(const Array& array) {
   }
 }
 
-void CopyRow(const Array& array, int64_t index, std::byte* to) {
+std::span<const std::byte> RowsOf(const Array& array, int64_t begin, int64_t end) {
   const int64_t bytes = array.spec.bytes() / array.spec.shape[0];
-  std::memcpy(to, array.bytes + index * bytes, static_cast<size_t>(bytes));
+  return {array.bytes + begin * bytes, static_cast<size_t>((end - begin) * bytes)};
+}
+
+void CopyRow(const Array& array, int64_t index, std::byte* to) {
+  const std::span<const std::byte> row = RowsOf(array, index, index + 1);
+  if (!row.empty()) std::memcpy(to, row.data(), row.size());
+}
+
+/// Lets the system read the rows of a batch side by side.
+void ReadRowsSoon(const Array& array, std::span<const int64_t> indices) {
+  for (size_t i = 0; i < indices.size();) {
+    const size_t first = i++;
+    while (i < indices.size() && indices[i] == indices[i - 1] + 1) ++i;
+    ReadSoon(RowsOf(array, indices[first], indices[i - 1] + 1));
+  }
 }
 
 class Arrays : public Dataset {
@@ -62,7 +77,12 @@ class Arrays : public Dataset {
         has_targets_(spec.options["targets"] != Value(false)),
         input_(std::move(input)),
         target_(std::move(target)),
-        classes_(ClassesOf(target_)) {}
+        classes_(ClassesOf(target_)) {
+    // Only now, since ClassesOf() goes through the labels in order.
+    for (const Array* array : {&input_, &target_}) {
+      ExpectRandomReads(RowsOf(*array, 0, array->spec.shape[0]));
+    }
+  }
   int64_t size() const override { return input_.spec.shape[0]; }
   TensorSpec input() const override { return OfOne(input_); }
   TensorSpec target() const override { return OfOne(target_); }
@@ -75,6 +95,12 @@ class Arrays : public Dataset {
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     if (input) CopyRow(input_, sample.index, input);
     if (target) CopyRow(target_, sample.index, target);
+  }
+  void ReadBatch(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                 std::byte* target) const override {
+    if (input) ReadRowsSoon(input_, indices);
+    if (target) ReadRowsSoon(target_, indices);
+    Dataset::ReadBatch(indices, epoch, input, target);
   }
 
  private:

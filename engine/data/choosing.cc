@@ -1,13 +1,14 @@
 // Steps that choose samples of other data: part, take, concat, shuffled, filter.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <functional>
 #include <optional>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/data/data_script.h"
-#include "engine/data/sampler.h"
+#include "engine/data/files/data_progress.h"
+#include "engine/data/sample_order.h"
 #include "engine/data/step.h"
 #include "engine/data/steps.h"
 #include "engine/job/table_encoding.h"
@@ -18,33 +19,36 @@ namespace {
 /// Some samples of another dataset, in a given order.
 class Chosen : public Step {
  public:
-  Chosen(std::shared_ptr<const Dataset> of, std::vector<int64_t> indices, std::string how)
-      : Step(std::move(of), std::move(how)), indices_(std::move(indices)) {}
-  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
-  std::string name_of(int64_t index) const override {
-    return of().name_of(indices_[static_cast<size_t>(index)]);
-  }
+  /// `index_of` maps the index of each of `size` samples to its index in `of`.
+  Chosen(std::shared_ptr<const Dataset> of, int64_t size, std::function<int64_t(int64_t)> index_of,
+         std::string how)
+      : Step(std::move(of), std::move(how)), size_(size), index_of_(std::move(index_of)) {}
+  int64_t size() const override { return size_; }
+  std::string name_of(int64_t index) const override { return of().name_of(index_of_(index)); }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
-    of().Read({indices_[static_cast<size_t>(sample.index)], sample.epoch}, input, target);
+    of().Read({index_of_(sample.index), sample.epoch}, input, target);
   }
   PlainSample ReadPlain(Sample sample) const override {
-    return of().ReadPlain({indices_[static_cast<size_t>(sample.index)], sample.epoch});
+    return of().ReadPlain({index_of_(sample.index), sample.epoch});
   }
   void ReadBatch(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
                  std::byte* target) const override {
     std::vector<int64_t> below;
-    for (const int64_t index : indices) below.push_back(indices_[static_cast<size_t>(index)]);
+    for (const int64_t index : indices) below.push_back(index_of_(index));
     of().ReadBatch(below, epoch, input, target);
   }
 
  private:
-  const std::vector<int64_t> indices_;
+  const int64_t size_;
+  const std::function<int64_t(int64_t)> index_of_;
 };
 
-std::vector<int64_t> Range(int64_t begin, int64_t end) {
-  std::vector<int64_t> indices(static_cast<size_t>(end - begin));
-  std::iota(indices.begin(), indices.end(), begin);
-  return indices;
+std::unique_ptr<Dataset> Ordered(std::shared_ptr<const Dataset> of, SampleOrder order,
+                                 std::string how) {
+  const int64_t size = order.size();
+  return std::make_unique<Chosen>(
+      std::move(of), size, [order = std::move(order)](int64_t index) { return order[index]; },
+      std::move(how));
 }
 
 class Concat : public Step {
@@ -121,18 +125,16 @@ std::unique_ptr<Dataset> OpenPart(const Value& options, StepInputs of, const Dat
   if (begin >= end || end > size) {
     throw ConfigError(Str("part: expected samples from 0 to ", size, ", got ", begin, " to ", end));
   }
-  std::vector<int64_t> all = Range(0, size);
-  if (!options["seed"].is_null()) {
-    ShuffleIndices(all, static_cast<uint64_t>(options["seed"].as_int()));
-  }
-  return std::make_unique<Chosen>(of[0],
-                                  std::vector<int64_t>(all.begin() + begin, all.begin() + end),
-                                  Str("samples ", begin, " to ", end - 1));
+  const Value& seed = options["seed"];
+  const SampleOrder all = seed.is_null()
+                              ? SampleOrder(size)
+                              : SampleOrder::Shuffled(size, static_cast<uint64_t>(seed.as_int()));
+  return Ordered(of[0], all.Part(begin, end), Str("samples ", begin, " to ", end - 1));
 }
 
 std::unique_ptr<Dataset> OpenTake(const Value& options, StepInputs of, const DatasetContext&) {
   const int64_t count = std::min(options["count"].as_int(), of[0]->size());
-  return std::make_unique<Chosen>(of[0], Range(0, count), Str("the first ", count));
+  return Ordered(of[0], SampleOrder(count), Str("the first ", count));
 }
 
 std::unique_ptr<Dataset> OpenConcat(const Value&, StepInputs of, const DatasetContext&) {
@@ -160,9 +162,8 @@ std::unique_ptr<Dataset> OpenConcat(const Value&, StepInputs of, const DatasetCo
 }
 
 std::unique_ptr<Dataset> OpenShuffled(const Value& options, StepInputs of, const DatasetContext&) {
-  std::vector<int64_t> all = Range(0, of[0]->size());
-  ShuffleIndices(all, static_cast<uint64_t>(options["seed"].as_int()));
-  return std::make_unique<Chosen>(of[0], std::move(all), "shuffled");
+  const auto seed = static_cast<uint64_t>(options["seed"].as_int());
+  return Ordered(of[0], SampleOrder::Shuffled(of[0]->size(), seed), "shuffled");
 }
 
 std::unique_ptr<Dataset> OpenFilter(const Value& options, StepInputs of,
@@ -175,7 +176,9 @@ std::unique_ptr<Dataset> OpenFilter(const Value& options, StepInputs of,
   constexpr uint64_t kSeed = 0;
   const uint64_t purpose = ScriptedPurpose(3, "filter", options);
   std::vector<int64_t> kept;
+  DataProgress progress("filtering " + of[0]->description(), of[0]->size());
   for (int64_t i = 0; i < of[0]->size(); ++i) {
+    progress.At(i);
     const bool keeps =
         context.script->Keeps(function, of[0]->ReadPlain(i), SampleSeed(kSeed, i, purpose));
     if (keeps) kept.push_back(i);
@@ -184,8 +187,11 @@ std::unique_ptr<Dataset> OpenFilter(const Value& options, StepInputs of,
     throw ConfigError(Str(function.where, ": the filter keeps none of the ",
                           FormatCount(of[0]->size()), " samples"));
   }
-  const std::string how = Str("filtered: ", FormatCount(static_cast<int64_t>(kept.size())));
-  return std::make_unique<Chosen>(of[0], std::move(kept), how);
+  const auto size = static_cast<int64_t>(kept.size());
+  return std::make_unique<Chosen>(
+      of[0], size,
+      [kept = std::move(kept)](int64_t index) { return kept[static_cast<size_t>(index)]; },
+      Str("filtered: ", FormatCount(size)));
 }
 
 }  // namespace strata::data

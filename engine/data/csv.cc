@@ -1,25 +1,27 @@
-// The data source "csv": rows of a table. The file is read twice. The first pass (MakeScheme)
-// determines for each column whether it holds numbers or words, its words, its mean and its
-// deviation; the second (class Csv) converts all cells to float32 with this scheme and keeps them
-// in memory. A column of numbers becomes one number, a column of words a 0 or 1 per word. With the
-// option `like` the first pass reads the file of the training instead, so that test data is
-// converted in the same way. The cost is linear in the size of the file.
+// The data source "csv": rows of a table. The file is gone through twice. The first pass
+// (MakeScheme) determines for each column whether it holds numbers or words, its words, its mean
+// and its deviation; the second (class Conversion) writes all cells as numbers, 4 bytes each, into
+// prepared data (files/prepared.h), which is mapped from then on. When a sample is read (class
+// Csv), a column of numbers gives one number, a column of words a 0 or 1 per word. With the option
+// `like` the first pass reads the file of the training instead, so that test data is converted in
+// the same way. The cost is linear in the size of the file.
 #include <algorithm>
-#include <charconv>
+#include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
 #include "engine/data/files/csv_file.h"
+#include "engine/data/files/data_progress.h"
 #include "engine/data/files/mapped_file.h"
+#include "engine/data/files/prepared.h"
 #include "engine/data/sources.h"
 #include "engine/job/table_encoding.h"
 
@@ -29,23 +31,20 @@ namespace {
 constexpr size_t kMostWords = 1000;
 
 bool IsMissing(std::string_view text) {
-  for (const char* word : {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"}) {
-    if (text == word) return true;
-  }
-  return false;
+  static constexpr std::string_view kWords[] = {"",     "NA",   "N/A",  "NaN", "nan",
+                                                "null", "NULL", "None", "?"};
+  constexpr size_t kLongest = 4;
+  const bool is_other =
+      text.size() > kLongest || (!text.empty() && text[0] >= '-' && text[0] <= '9');
+  if (is_other) return false;  // nearly always; no word above begins like a number
+  return std::ranges::find(kWords, text) != std::end(kWords);
 }
 
-/// The number that the text is, or none. A number that is too large for a double is infinite; the
-/// text "inf" is not a number.
-std::optional<double> NumberIn(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.begin(), text.end(), number);
-  if (end != text.end()) return std::nullopt;
-  if (error == std::errc::result_out_of_range)
-    return std::strtod(std::string(text).c_str(), nullptr);
-  return error == std::errc() && std::isfinite(number) ? std::make_optional(number) : std::nullopt;
-}
+/// A hash of texts that also takes a std::string_view.
+struct TextHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
 
 /// True if the number is finite after rounding to float.
 bool FitsFloat(double number) {
@@ -59,29 +58,29 @@ struct Column {
   size_t place = 0;  // index of its cell in a row
   int64_t numbers = 0, words = 0, missing = 0;
   double mean = 0, squares = 0;  // of the numbers, by Welford's method
+  double deviation = 1;          // set by Settle()
   bool is_whole = true;          // true if all numbers are whole and at least 0
   double most = 0;
-  // Distinct words and numbers as they are written; at most kMostWords + 1.
-  std::set<std::string> different;
+  // The numbers of distinct words, at most kMostWords + 1; in the order of `word_list` after
+  // Settle(). In a column of words, numbers are words, too.
+  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> words_by_text;
+  std::vector<std::string> word_list;  // sorted; filled by Settle()
   // Place and text of the first word and of the first number, for errors.
   std::string odd_word, odd_number;
   // The error for the first number that float32 cannot hold.
   std::string too_large;
-  // The number of each word; filled by Settle().
-  std::map<std::string, int64_t> index;
-
   bool has_words() const { return words > numbers; }
   /// True if the column probably holds free texts: there are many words, and on average fewer than
   /// two rows share one.
   bool has_texts() const {
     constexpr size_t kFew = 20;
-    return has_words() && index.size() > kFew && 2 * std::ssize(index) > words;
+    return has_words() && word_list.size() > kFew && 2 * std::ssize(word_list) > words;
   }
-  double deviation() const {
-    const double value = numbers > 0 ? std::sqrt(squares / static_cast<double>(numbers)) : 0;
-    return value > 0 ? value : 1;
+  int64_t width() const { return has_words() ? std::ssize(word_list) : 1; }
+  void AddWord(std::string_view text) {
+    if (words_by_text.size() > kMostWords || words_by_text.contains(text)) return;
+    words_by_text.emplace(text, 0);
   }
-  int64_t width() const { return has_words() ? static_cast<int64_t>(index.size()) : 1; }
 };
 
 struct TableOptions {
@@ -92,8 +91,8 @@ struct TableOptions {
   bool has_header() const { return header.value_or(true); }
 };
 
-/// A CSV file with column names. ForEachRow() calls body(row, "PATH:LINE") for every row behind the
-/// header, and checks that it has as many cells as the first line.
+/// A CSV file with column names. ForEachRow() calls body(row, reader) for every row behind the
+/// header, and checks that it has as many cells as the first line; reader.Where() is its place.
 class Table {
  public:
   explicit Table(const TableOptions& options)
@@ -116,18 +115,30 @@ class Table {
   const std::string& path() const { return options_.path; }
   char separator() const { return options_.separator; }
 
+  int64_t bytes() const { return std::ssize(file_.text()); }
+
   template <class Body>
-  void ForEachRow(const Body& body) const {
+  void ForEachRow(DataProgress& progress, const Body& body) const {
+    constexpr size_t kRead = size_t{16} << 20;  // bytes that stay in this process's memory
     CsvReader reader = Reader();
+    const int64_t before = progress.done();
     std::vector<CsvCell> row;
     if (options_.has_header()) reader.Next(row);
-    while (reader.Next(row)) {
-      for (CsvCell& cell : row) cell.text = Trim(cell.text);
+    for (size_t released = 0; reader.Next(row);) {
+      for (CsvCell& cell : row) {
+        const bool is_plain =
+            !cell.text.empty() && cell.text.front() > ' ' && cell.text.back() > ' ';
+        if (!is_plain) cell.text = Trim(cell.text);  // a slow call, which few cells need
+      }
       if (row.size() != names_.size()) {
         throw WorldError(Str(reader.Where(), ": expected ", Plural(names_.size(), "cell"),
                              ", as in the first line, got ", row.size()));
       }
-      body(row, reader.Where());
+      body(row, reader);
+      progress.At(before + static_cast<int64_t>(reader.at()));
+      if (reader.at() < released + kRead) continue;
+      released = reader.at();
+      file_.Release(released);
     }
   }
 
@@ -149,25 +160,25 @@ class Table {
   std::vector<std::string> names_;
 };
 
-std::string PlaceOf(const std::string& row, const CsvCell& cell, const Column& column) {
-  return Str(row, ":", cell.column, ": column \"", column.name, "\"");
+std::string PlaceOf(const CsvReader& row, const CsvCell& cell, const Column& column) {
+  return Str(row.Where(), ":", cell.column, ": column \"", column.name, "\"");
 }
 
-std::string TooLarge(const std::string& row, const CsvCell& cell, const Column& column) {
+std::string TooLarge(const CsvReader& row, const CsvCell& cell, const Column& column) {
   return Str(PlaceOf(row, cell, column), ": expected a number that float32 holds, got ", cell.text);
 }
 
-void Note(Column& column, const CsvCell& cell, const std::string& row) {
+void Note(Column& column, const CsvCell& cell, const CsvReader& row) {
   if (IsMissing(cell.text)) {
     ++column.missing;
     return;
   }
-  if (column.different.size() <= kMostWords) column.different.insert(cell.text);
   const std::optional<double> number = NumberIn(cell.text);
   std::string& odd = number ? column.odd_number : column.odd_word;
   if (odd.empty()) odd = Str(PlaceOf(row, cell, column), ": \"", cell.text, "\"");
   if (!number) {
     ++column.words;
+    column.AddWord(cell.text);
     return;
   }
   if (!FitsFloat(*number) && column.too_large.empty()) {
@@ -193,14 +204,18 @@ void Settle(Column& column, const std::string& path) {
   }
   if (!column.has_words()) {
     if (!column.too_large.empty()) throw WorldError(column.too_large);
+    const double deviation = std::sqrt(column.squares / static_cast<double>(column.numbers));
+    if (deviation > 0) column.deviation = deviation;
     return;
   }
-  if (column.different.size() > kMostWords) {
+  if (column.words_by_text.size() > kMostWords) {
     throw WorldError(Str(path, ": column \"", column.name, "\" has more than ", kMostWords,
                          " different words; leave it out by columns={...}"));
   }
-  for (const std::string& word : column.different) {
-    column.index.emplace(word, static_cast<int64_t>(column.index.size()));
+  for (const auto& [word, number] : column.words_by_text) column.word_list.push_back(word);
+  std::ranges::sort(column.word_list);
+  for (size_t i = 0; i < column.word_list.size(); ++i) {
+    column.words_by_text[column.word_list[i]] = static_cast<int32_t>(i);
   }
 }
 
@@ -213,7 +228,7 @@ struct Scheme {
 
   int64_t classes() const {
     if (!has_classes) return 0;
-    return target.has_words() ? static_cast<int64_t>(target.index.size())
+    return target.has_words() ? std::ssize(target.word_list)
                               : static_cast<int64_t>(target.most) + 1;
   }
 };
@@ -249,10 +264,31 @@ Column ColumnOf(const Table& table, const Value& name) {
   return column;
 }
 
+/// Adds the numbers of columns that have mostly words to their words. That takes another pass,
+/// which few tables need: the first one does not keep numbers, since nearly all columns with
+/// numbers have nothing else.
+void AddNumbersAmongWords(const Table& table, Scheme& scheme, bool has_target,
+                          DataProgress& progress) {
+  std::vector<Column*> mixed;
+  const auto add = [&](Column& column) {
+    if (column.has_words() && column.numbers > 0) mixed.push_back(&column);
+  };
+  std::ranges::for_each(scheme.inputs, add);
+  if (has_target) add(scheme.target);
+  if (mixed.empty()) return;
+  table.ForEachRow(progress, [&](const std::vector<CsvCell>& row, const CsvReader&) {
+    for (Column* column : mixed) {
+      const std::string_view text = row[column->place].text;
+      if (!IsMissing(text)) column->AddWord(text);
+    }
+  });
+}
+
 /// Determines the scheme of a file. The inputs are the option `columns`, or else all columns except
 /// the target. If `has_target` is false, the file has no target, and a column with its name is left
 /// out.
-Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
+Scheme MakeScheme(const Table& table, const Value& options, bool has_target,
+                  DataProgress& progress) {
   Scheme scheme;
   const Value& target = options["target"];
   const Value named = has_target && target.is_null() ? Value(table.names().back()) : target;
@@ -275,10 +311,11 @@ Scheme MakeScheme(const Table& table, const Value& options, bool has_target) {
     throw ConfigError(Str("strata.data.csv: columns expects a list of names, got ",
                           options["columns"].Describe()));
   }
-  table.ForEachRow([&](const std::vector<CsvCell>& row, const std::string& where) {
-    for (Column& column : scheme.inputs) Note(column, row[column.place], where);
-    if (has_target) Note(scheme.target, row[scheme.target.place], where);
+  table.ForEachRow(progress, [&](const std::vector<CsvCell>& row, const CsvReader& reader) {
+    for (Column& column : scheme.inputs) Note(column, row[column.place], reader);
+    if (has_target) Note(scheme.target, row[scheme.target.place], reader);
   });
+  AddNumbersAmongWords(table, scheme, has_target, progress);
   for (Column& column : scheme.inputs) {
     Settle(column, table.path());
     scheme.width += column.width();
@@ -310,14 +347,13 @@ std::string WordsText(const Scheme& scheme) {
     if (column.has_words()) columns.push_back(&column);
   }
   std::ranges::stable_sort(columns, std::greater(),
-                           [](const Column* column) { return column->index.size(); });
+                           [](const Column* column) { return column->word_list.size(); });
   constexpr size_t kShown = 5;
   std::vector<std::string> texts;
   for (size_t i = 0; i < std::min(kShown, columns.size()); ++i) {
-    const auto& index = columns[i]->index;
-    texts.push_back(Str(QuotedName(columns[i]->name), " (",
-                        Plural(static_cast<int64_t>(index.size()), "word"), ", as ",
-                        QuotedName(index.begin()->first), ")"));
+    const std::vector<std::string>& words = columns[i]->word_list;
+    texts.push_back(Str(QuotedName(columns[i]->name), " (", Plural(std::ssize(words), "word"),
+                        ", as ", QuotedName(words[0]), ")"));
   }
   return Join(texts, ", ") + (columns.size() > kShown ? ", ..." : "");
 }
@@ -331,56 +367,178 @@ std::string TextsText(const Scheme& scheme) {
   return Join(names, ", ");
 }
 
-class Csv : public Dataset {
+/// How the cells of a table become numbers, by its options.
+struct Rules {
+  explicit Rules(const Value& options)
+      : has_targets(options["targets"] != Value(false)),
+        has_names(options["header"] != Value(false)),
+        normalise(options["normalise"].as_bool()),
+        fills(options["missing"] == Value("mean")),
+        takes_unknown(options["unknown"] == Value("none")) {}
+  const bool has_targets, has_names, normalise, fills, takes_unknown;
+};
+
+/// Writes the rows of a table. A cell takes 4 bytes: a number (float), a word of an input (its
+/// number, or -1 for no word, int32) or the target (float, or the class as int32), the row's last.
+class Conversion {
  public:
-  Csv(const Table& table, Scheme scheme, const Value& options)
-      : scheme_(std::move(scheme)),
-        has_targets_(options["targets"] != Value(false)),
-        has_names_(options["header"] != Value(false)),
-        normalise_(options["normalise"].as_bool()),
-        fills_(options["missing"] == Value("mean")),
-        takes_unknown_(options["unknown"] == Value("none")),
-        path_(table.path()) {
-    table.ForEachRow([&](const std::vector<CsvCell>& row, const std::string& where) {
-      for (const Column& column : scheme_.inputs) Add(column, row[column.place], where);
-      has_targets_ ? AddTarget(row[scheme_.target.place], where) : targets_.push_back(0);
+  Conversion(const Scheme& scheme, const Rules& rules) : scheme_(scheme), rules_(rules) {}
+
+  /// Returns the facts that Csv reads.
+  Value Write(const Table& table, PreparedWriter& to, DataProgress& progress) {
+    int64_t rows = 0;
+    table.ForEachRow(progress, [&](const std::vector<CsvCell>& row, const CsvReader& reader) {
+      cells_.clear();
+      for (const Column& column : scheme_.inputs) AddInput(column, row[column.place], reader);
+      rules_.has_targets ? AddTarget(row[scheme_.target.place], reader) : Add(int32_t{0});
+      to.Write(cells_.data(), cells_.size() * sizeof(cells_[0]));
+      ++rows;
     });
-    if (targets_.empty()) throw WorldError(Str(path_, ": expected rows, got only a header"));
+    if (rows == 0) throw WorldError(Str(table.path(), ": expected rows, got only a header"));
+    // A cell has no byte of zero, so one divides the texts. They need not be UTF-8, as JSON must.
+    std::string texts;
+    for (const std::string& text : Texts()) texts += text + '\0';
+    to.Write(texts.data(), texts.size());
+    Value::List words;
+    for (const Column& column : scheme_.inputs) words.emplace_back(std::ssize(column.word_list));
+    return Value::MakeMap({{"rows", rows},
+                           {"words", std::move(words)},
+                           {"has_classes", scheme_.has_classes},
+                           {"classes", scheme_.classes()},
+                           {"encoding", Encoding()}});
   }
-  int64_t size() const override { return static_cast<int64_t>(targets_.size()); }
-  TensorSpec input() const override { return {{scheme_.width}, DType::kFloat32}; }
-  TensorSpec target() const override {
-    return scheme_.has_classes ? TensorSpec{{}, DType::kInt64} : TensorSpec{{1}, DType::kFloat32};
+
+ private:
+  /// The name of the target, texts for notes, and the names of the classes.
+  std::vector<std::string> Texts() const {
+    std::vector<std::string> texts = {scheme_.target.name, WordsText(scheme_), TextsText(scheme_)};
+    if (!scheme_.has_classes) return texts;
+    texts.insert(texts.end(), scheme_.target.word_list.begin(), scheme_.target.word_list.end());
+    return texts;
   }
-  int64_t classes() const override { return scheme_.classes(); }
-  std::vector<std::string> class_names() const override {
-    std::vector<std::string> names;
-    if (scheme_.has_classes && scheme_.target.has_words()) {
-      for (const auto& [word, index] : scheme_.target.index) names.push_back(word);
-    }
-    return names;
-  }
-  std::string encoding() const override {
+
+  std::string Encoding() const {
     std::string words, names, scales, means;
     for (const Column& column : scheme_.inputs) {
-      if (has_names_) names += column.name + "\n";
-      for (const auto& [word, index] : column.index) words += Str(index, " ", word, "\n");
+      if (rules_.has_names) names += column.name + "\n";
+      for (size_t i = 0; i < column.word_list.size(); ++i) {
+        words += Str(i, " ", column.word_list[i], "\n");
+      }
       if (column.has_words()) continue;
-      if (normalise_) scales += Str(Rounded(column.mean), " ", Rounded(column.deviation()), "\n");
+      if (rules_.normalise) {
+        scales += Str(Rounded(column.mean), " ", Rounded(column.deviation), "\n");
+      }
       means += Str(Rounded(column.mean), "\n");
     }
     const auto digest = [](const std::string& text) { return text.empty() ? "" : Digest(text); };
     const TableEncoding encoding = {
         words.empty() ? TableEncoding::kNone : Digest(words), digest(names),
-        normalise_ ? digest(scales) : TableEncoding::kNone, digest(means), has_filled_};
+        rules_.normalise ? digest(scales) : TableEncoding::kNone, digest(means), has_filled_};
     return encoding.ToText();
   }
+
+  template <class T>
+  void Add(T value) {
+    cells_.push_back(std::bit_cast<int32_t>(value));
+  }
+
+  void AddInput(const Column& column, const CsvCell& cell, const CsvReader& row) {
+    const bool is_missing = IsMissing(cell.text);
+    if (is_missing && !rules_.fills) {
+      throw WorldError(Str(PlaceOf(row, cell, column), " has no value; missing=\"mean\" takes the ",
+                           "column's mean"));
+    }
+    if (column.has_words()) {
+      const bool is_none =
+          is_missing || (rules_.takes_unknown && !column.words_by_text.contains(cell.text));
+      constexpr const char* kHelp = "; unknown=\"none\" takes it for no word";
+      return Add(is_none ? -1 : WordOf(column, cell, row, kHelp));
+    }
+    has_filled_ = has_filled_ || is_missing;
+    double number = is_missing ? column.mean : NumberOf(column, cell, row);
+    if (rules_.normalise) number = (number - column.mean) / column.deviation;
+    if (!FitsFloat(number)) throw WorldError(TooLarge(row, cell, column));
+    Add(static_cast<float>(number));
+  }
+
+  void AddTarget(const CsvCell& cell, const CsvReader& row) {
+    const Column& column = scheme_.target;
+    if (IsMissing(cell.text)) {
+      throw WorldError(Str(PlaceOf(row, cell, column), ", the target, has no value"));
+    }
+    if (column.has_words()) {
+      const int32_t word = WordOf(column, cell, row);
+      return scheme_.has_classes ? Add(word) : Add(static_cast<float>(word));
+    }
+    const double value = NumberOf(column, cell, row);
+    if (!scheme_.has_classes) return Add(static_cast<float>(value));
+    const auto classes = static_cast<double>(scheme_.classes());
+    const bool is_class = value >= 0 && value < classes && value == std::floor(value);
+    if (is_class) return Add(static_cast<int32_t>(value));
+    throw WorldError(Str(PlaceOf(row, cell, column), ": expected a class from 0 to ",
+                         scheme_.classes() - 1, ", got ", cell.text));
+  }
+
+  static double NumberOf(const Column& column, const CsvCell& cell, const CsvReader& row) {
+    const std::optional<double> number = NumberIn(cell.text);
+    if (number && !FitsFloat(*number)) throw WorldError(TooLarge(row, cell, column));
+    if (number) return *number;
+    throw WorldError(
+        Str(PlaceOf(row, cell, column), ": expected a number, got \"", cell.text, "\""));
+  }
+
+  static int32_t WordOf(const Column& column, const CsvCell& cell, const CsvReader& row,
+                        const char* help = "") {
+    const auto found = column.words_by_text.find(cell.text);
+    if (found != column.words_by_text.end()) return found->second;
+    const std::string text(cell.text);
+    throw WorldError(Str(PlaceOf(row, cell, column), ": the training has no \"", text, "\"",
+                         DidYouMean(text, column.word_list), help));
+  }
+
+  const Scheme& scheme_;
+  const Rules& rules_;
+  std::vector<int32_t> cells_;  // of the row that is written
+  bool has_filled_ = false;     // true if a mean took the place of a missing number
+};
+
+/// The rows that Conversion wrote.
+class Csv : public Dataset {
+ public:
+  Csv(std::string path, bool has_targets, Prepared prepared)
+      : path_(std::move(path)),
+        has_targets_(has_targets),
+        prepared_(std::move(prepared)),
+        words_(prepared_.facts["words"].as_ints()),
+        rows_(prepared_.facts["rows"].as_int()),
+        classes_(prepared_.facts["classes"].as_int()),
+        has_classes_(prepared_.facts["has_classes"].as_bool()) {
+    for (const int64_t words : words_) width_ += std::max<int64_t>(words, 1);
+    const auto rows_end = static_cast<size_t>(rows_) * row_bytes();
+    ExpectRandomReadsIfLarge(prepared_.bytes.first(rows_end));
+    const auto texts = prepared_.bytes.subspan(rows_end);
+    std::string_view left(reinterpret_cast<const char*>(texts.data()), texts.size());
+    while (!left.empty()) {
+      const size_t end = left.find('\0');
+      texts_.emplace_back(left.substr(0, end));
+      left.remove_prefix(end + 1);
+    }
+  }
+  int64_t size() const override { return rows_; }
+  TensorSpec input() const override { return {{width_}, DType::kFloat32}; }
+  TensorSpec target() const override {
+    return has_classes_ ? TensorSpec{{}, DType::kInt64} : TensorSpec{{1}, DType::kFloat32};
+  }
+  int64_t classes() const override { return classes_; }
+  std::vector<std::string> class_names() const override {
+    return {texts_.begin() + kClassNames, texts_.end()};
+  }
+  std::string encoding() const override { return prepared_.facts["encoding"].as_string(); }
   std::vector<std::string> notes() const override {
-    const std::string words = WordsText(scheme_);
+    const std::string &words = texts_[kWordsText], &texts = texts_[kTextsText];
     if (words.empty()) return {};
     std::vector<std::string> notes = {
         Str("words of ", QuotedName(path_), " become a number of 0 or 1 each: ", words)};
-    const std::string texts = TextsText(scheme_);
     if (texts.empty()) return notes;
     notes.push_back(Str("nearly each row of ", QuotedName(path_), " has a word of its own in ",
                         texts, ": texts are read by strata.data.jsonl{text=, target=, length=}; ",
@@ -390,87 +548,58 @@ class Csv : public Dataset {
   bool has_targets() const override { return has_targets_; }
   std::string description() const override {
     return Str("csv: ", FormatCount(size()), " rows of ", path_, ", ",
-               Plural(static_cast<int64_t>(scheme_.inputs.size()), "column"), " as ",
-               Plural(scheme_.width, "number"), has_targets_ ? " -> " + scheme_.target.name : "",
+               Plural(std::ssize(words_), "column"), " as ", Plural(width_, "number"),
+               has_targets_ ? " -> " + texts_[kTargetName] : "",
                classes() > 0 ? Str(" (", Plural(classes(), "class"), ")") : "");
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
-    const auto index = static_cast<size_t>(sample.index);
-    const auto width = static_cast<size_t>(scheme_.width);
-    if (input) std::memcpy(input, values_.data() + index * width, width * sizeof(float));
+    const std::byte* row = prepared_.bytes.data() + static_cast<size_t>(sample.index) * row_bytes();
+    if (input) CopyInputs(row, input);
     if (!target) return;
-    if (scheme_.has_classes) {
-      const auto label = static_cast<int64_t>(targets_[index]);
-      std::memcpy(target, &label, sizeof(label));
-    } else {
-      const auto number = static_cast<float>(targets_[index]);
-      std::memcpy(target, &number, sizeof(number));
+    const std::byte* cell = row + words_.size() * kCell;
+    if (!has_classes_) {
+      std::memcpy(target, cell, kCell);
+      return;
     }
+    const int64_t label = WordAt(cell);
+    std::memcpy(target, &label, sizeof(label));
   }
 
  private:
-  void Add(const Column& column, const CsvCell& cell, const std::string& row) {
-    const bool is_missing = IsMissing(cell.text);
-    if (is_missing && !fills_) {
-      throw WorldError(Str(PlaceOf(row, cell, column), " has no value; missing=\"mean\" takes the ",
-                           "column's mean"));
+  static constexpr size_t kCell = 4;
+  static constexpr int kTargetName = 0, kWordsText = 1, kTextsText = 2, kClassNames = 3;
+
+  size_t row_bytes() const { return (words_.size() + 1) * kCell; }
+  static int32_t WordAt(const std::byte* cell) {
+    int32_t word = 0;
+    std::memcpy(&word, cell, kCell);
+    return word;
+  }
+  void CopyInputs(const std::byte* cell, std::byte* to) const {
+    for (const int64_t words : words_) {
+      const size_t bytes = static_cast<size_t>(std::max<int64_t>(words, 1)) * sizeof(float);
+      if (words == 0) {
+        std::memcpy(to, cell, kCell);
+      } else {
+        std::memset(to, 0, bytes);
+        constexpr float kOne = 1;
+        const int32_t word = WordAt(cell);
+        if (word >= 0)
+          std::memcpy(to + static_cast<size_t>(word) * sizeof(kOne), &kOne, sizeof(kOne));
+      }
+      cell += kCell;
+      to += bytes;
     }
-    if (column.has_words()) {
-      const size_t begin = values_.size();
-      values_.resize(begin + column.index.size());
-      const bool is_none = is_missing || (takes_unknown_ && !column.index.contains(cell.text));
-      if (is_none) return;
-      constexpr const char* kHelp = "; unknown=\"none\" takes it for no word";
-      values_[begin + static_cast<size_t>(WordOf(column, cell, row, kHelp))] = 1;
-      return;
-    }
-    has_filled_ = has_filled_ || is_missing;
-    double number = is_missing ? column.mean : NumberOf(column, cell, row);
-    if (normalise_) number = (number - column.mean) / column.deviation();
-    if (!FitsFloat(number)) throw WorldError(TooLarge(row, cell, column));
-    values_.push_back(static_cast<float>(number));
   }
 
-  void AddTarget(const CsvCell& cell, const std::string& row) {
-    const Column& column = scheme_.target;
-    if (IsMissing(cell.text)) {
-      throw WorldError(Str(PlaceOf(row, cell, column), ", the target, has no value"));
-    }
-    targets_.push_back(column.has_words() ? static_cast<double>(WordOf(column, cell, row))
-                                          : NumberOf(column, cell, row));
-    const double value = targets_.back();
-    if (!scheme_.has_classes ||
-        (value >= 0 && value < static_cast<double>(classes()) && value == std::floor(value))) {
-      return;
-    }
-    throw WorldError(Str(PlaceOf(row, cell, column), ": expected a class from 0 to ", classes() - 1,
-                         ", got ", cell.text));
-  }
-
-  static double NumberOf(const Column& column, const CsvCell& cell, const std::string& row) {
-    const std::optional<double> number = NumberIn(cell.text);
-    if (number && !FitsFloat(*number)) throw WorldError(TooLarge(row, cell, column));
-    if (number) return *number;
-    throw WorldError(
-        Str(PlaceOf(row, cell, column), ": expected a number, got \"", cell.text, "\""));
-  }
-
-  static int64_t WordOf(const Column& column, const CsvCell& cell, const std::string& row,
-                        const char* help = "") {
-    const auto found = column.index.find(cell.text);
-    if (found != column.index.end()) return found->second;
-    std::vector<std::string> words;
-    for (const auto& [word, index] : column.index) words.push_back(word);
-    throw WorldError(Str(PlaceOf(row, cell, column), ": the training has no \"", cell.text, "\"",
-                         DidYouMean(cell.text, words), help));
-  }
-
-  const Scheme scheme_;
-  const bool has_targets_, has_names_, normalise_, fills_, takes_unknown_;
   const std::string path_;
-  bool has_filled_ = false;  // true if a mean took the place of a missing number
-  std::vector<float> values_;
-  std::vector<double> targets_;
+  const bool has_targets_;
+  const Prepared prepared_;
+  const std::vector<int64_t> words_;  // the number of words of each input; 0 = it has numbers
+  const int64_t rows_, classes_;
+  const bool has_classes_;
+  int64_t width_ = 0;
+  std::vector<std::string> texts_;
 };
 
 char SeparatorOf(const Value& option, const std::string& path) {
@@ -483,29 +612,49 @@ char SeparatorOf(const Value& option, const std::string& path) {
   return separator == "tab" ? '\t' : separator[0];
 }
 
+/// Reads the table, by the scheme of the table `like`, or by its own if that has no path.
+Value WriteTable(const TableOptions& table, const TableOptions& like, const Value& options,
+                 PreparedWriter& to) {
+  const Rules rules(options);
+  const Table rows(table);
+  std::optional<Table> training;
+  if (!like.path.empty()) training.emplace(like);
+  const Table& first = training ? *training : rows;
+  DataProgress progress(Reading(table.path), first.bytes() + rows.bytes());
+  Scheme scheme = MakeScheme(first, options, training || rules.has_targets, progress);
+  if (!rules.has_targets) {
+    for (Column& column : scheme.inputs) column.place = ColumnOf(rows, column.name).place;
+  } else if (first.names() != rows.names()) {
+    throw WorldError(Str(rows.path(), ":1: expected the columns of ", first.path(), ": ",
+                         Join(first.names(), ", "), "; got ", Join(rows.names(), ", ")));
+  }
+  return Conversion(scheme, rules).Write(rows, to, progress);
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& context) {
   const Value& options = spec.options;
-  TableOptions table = {ResolvePath(options["path"].as_string(), context)};
-  table.separator = SeparatorOf(options["separator"], table.path);
-  if (!options["header"].is_null()) table.header = options["header"].as_bool();
-  const Table rows(table);
-  const bool has_targets = options["targets"] != Value(false);
-  if (options["like"].is_null()) {
-    return std::make_unique<Csv>(rows, MakeScheme(rows, options, has_targets), options);
+  const auto table_of = [&](const Value& path) {
+    TableOptions table = {ResolvePath(path.as_string(), context)};
+    table.separator = SeparatorOf(options["separator"], table.path);
+    if (!options["header"].is_null()) table.header = options["header"].as_bool();
+    return table;
+  };
+  const TableOptions table = table_of(options["path"]);
+  TableOptions like;
+  PreparedKey key = {"csv, version 1", {table.path}};
+  for (const char* name : {"target", "columns", "normalise", "task", "missing", "unknown", "header",
+                           "separator", "targets"}) {
+    key.what += Str(", ", options[name].ToLua());
   }
-  table.path = ResolvePath(options["like"].as_string(), context);
-  table.separator = SeparatorOf(options["separator"], table.path);
-  const Table training(table);
-  Scheme scheme = MakeScheme(training, options, true);
-  if (!has_targets) {
-    for (Column& column : scheme.inputs) column.place = ColumnOf(rows, column.name).place;
-  } else if (training.names() != rows.names()) {
-    throw WorldError(Str(rows.path(), ":1: expected the columns of ", training.path(), ": ",
-                         Join(training.names(), ", "), "; got ", Join(rows.names(), ", ")));
+  if (!options["like"].is_null()) {
+    like = table_of(options["like"]);
+    key.files.push_back(like.path);
   }
-  return std::make_unique<Csv>(rows, std::move(scheme), options);
+  Prepared prepared =
+      Prepare(key, [&](PreparedWriter& to) { return WriteTable(table, like, options, to); });
+  return std::make_unique<Csv>(table.path, Rules(options).has_targets, std::move(prepared));
 }
 
 }  // namespace strata::data

@@ -6,7 +6,9 @@
 #include "engine/base/error.h"
 #include "engine/base/value_json.h"
 #include "engine/checkpoint/files/strict_json.h"
+#include "engine/data/files/data_progress.h"
 #include "engine/data/files/mapped_file.h"
+#include "engine/data/files/prepared.h"
 #include "engine/data/sources.h"
 #include "engine/data/token_pieces.h"
 
@@ -15,25 +17,40 @@ namespace {
 
 constexpr size_t kMostLevels = 100;
 
+/// The object of a line.
+Value ObjectIn(std::string_view line, const std::string& where) {
+  Value object;
+  try {
+    object = ParseStrictJson(line, kMostLevels, where);
+  } catch (const WorldError&) {
+    const std::string trouble = Utf8Trouble(line);  // tells more than that it is no JSON
+    if (trouble.empty()) throw;
+    throw WorldError(Str(where, ": ", trouble));
+  }
+  if (object.is_map()) return object;
+  throw WorldError(Str(where, ": expected a JSON object, got ", object.Describe()));
+}
+
 /// Calls body(object, "PATH:LINE") for every line that is not empty.
 template <class Body>
 void ForEachLine(const std::string& path, const Body& body) {
   const MappedFile file(path, "JSON objects, one a line");
+  DataProgress progress(Reading(path), std::ssize(file.text()));
+  constexpr size_t kRead = size_t{16} << 20;  // bytes that stay in this process's memory
+  size_t released = 0;
   std::string_view text = file.text();
-  for (int line = 1; !text.empty(); ++line) {
+  for (int64_t line = 1; !text.empty(); ++line) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view one = Trim(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (one.empty()) continue;
     const std::string where = Str(path, ":", line);
-    if (std::string trouble = Utf8Trouble(one); !trouble.empty()) {
-      throw WorldError(Str(where, ": ", trouble));
-    }
-    const Value object = ParseStrictJson(one, kMostLevels, where);
-    if (!object.is_map()) {
-      throw WorldError(Str(where, ": expected a JSON object, got ", object.Describe()));
-    }
-    body(object, where);
+    body(ObjectIn(one, where), where);
+    const size_t at = file.text().size() - text.size();
+    progress.At(static_cast<int64_t>(at));
+    if (at < released + kRead) continue;
+    file.Release(at);
+    released = at;
   }
 }
 
@@ -50,34 +67,45 @@ const std::string& TextOf(const Value& object, const std::string& key, const std
   throw WorldError(Str(where, ": \"", key, "\" expects a text, got ", text.Describe()));
 }
 
-/// The classes of a file: words, numbered in sorted order, or whole numbers.
-struct Classes {
-  std::map<std::string, int64_t> words;
-  int64_t most = -1;
-
-  int64_t count() const { return words.empty() ? most + 1 : static_cast<int64_t>(words.size()); }
-};
-
 [[noreturn]] void RefuseClass(const std::string& where, const std::string& key, const Value& got) {
   throw WorldError(Str(where, ": \"", key, "\" expects a class, words everywhere or whole numbers ",
                        "from 0 on; got ", got.Describe()));
 }
 
+/// The classes of a file: words, numbered in sorted order, or whole numbers.
+struct Classes {
+  std::map<std::string, int64_t> words;  // in the order of their appearance until Settle()
+  int64_t most = -1;
+
+  int64_t count() const { return words.empty() ? most + 1 : static_cast<int64_t>(words.size()); }
+  /// Takes in the class of a line and returns its number. Numbers of words hold until Settle().
+  int64_t Add(const Value& value, const std::string& key, const std::string& where) {
+    if (value.is_string() && most < 0) {
+      return words.emplace(value.as_string(), std::ssize(words)).first->second;
+    }
+    const bool is_number = value.is_int() && value.as_int() >= 0 && value.as_int() <= 1000000;
+    if (!is_number || !words.empty()) RefuseClass(where, key, value);
+    most = std::max(most, value.as_int());
+    return value.as_int();
+  }
+  /// Numbers the words in sorted order. Returns the new number of each old one.
+  std::vector<int64_t> Settle() {
+    std::vector<int64_t> renumbered(words.size());
+    int64_t index = 0;
+    for (auto& [word, number] : words) {
+      renumbered[static_cast<size_t>(number)] = index;
+      number = index++;
+    }
+    return renumbered;
+  }
+};
+
 Classes ClassesIn(const std::string& path, const std::string& key) {
   Classes classes;
   ForEachLine(path, [&](const Value& object, const std::string& where) {
-    const Value& value = EntryOf(object, key, where);
-    if (value.is_string() && classes.most < 0) {
-      classes.words[value.as_string()];
-    } else if (value.is_int() && value.as_int() >= 0 && value.as_int() <= 1000000 &&
-               classes.words.empty()) {
-      classes.most = std::max(classes.most, value.as_int());
-    } else {
-      RefuseClass(where, key, value);
-    }
+    classes.Add(EntryOf(object, key, where), key, where);
   });
-  int64_t index = 0;
-  for (auto& [word, number] : classes.words) number = index++;
+  classes.Settle();
   return classes;
 }
 
@@ -97,82 +125,146 @@ int64_t ClassOf(const Classes& classes, const Value& value, const std::string& k
   return value.as_int();
 }
 
+/// Options of labelled texts.
+struct LabelledOptions {
+  explicit LabelledOptions(const DataSpec& spec)
+      : text(spec.options["text"].as_string()),
+        target(spec.options["target"].as_string()),
+        length(spec.options["length"].as_int()),
+        has_targets(spec.options["targets"] != Value(false)) {}
+  const std::string text, target;
+  const int64_t length;
+  const bool has_targets;
+};
+
+/// Writes the tokens of all texts, the end of each text (uint64, in tokens), and its class (int64).
+/// The classes are those of the file `like`; if it is the same file, it is read once.
+Value WriteLabelled(const std::string& path, const std::string& like,
+                    const LabelledOptions& options, const Tokenizer& tokenizer,
+                    PreparedWriter& to) {
+  const std::string& key = options.target;
+  const bool has_own_classes = like == path && options.has_targets;
+  Classes classes = has_own_classes ? Classes() : ClassesIn(like, key);
+  std::vector<uint64_t> ends;
+  std::vector<int64_t> labels;
+  TokenList tokens;
+  ForEachLine(path, [&](const Value& object, const std::string& where) {
+    tokens.clear();
+    tokenizer.Encode(TextOf(object, options.text, where), tokens);
+    tokens.resize(std::min(tokens.size(), static_cast<size_t>(options.length)));
+    to.WriteTokens(tokens, TokenWidth(tokenizer));
+    ends.push_back((ends.empty() ? 0 : ends.back()) + tokens.size());
+    labels.push_back(0);
+    if (!options.has_targets) return;
+    const Value& label = EntryOf(object, key, where);
+    labels.back() =
+        has_own_classes ? classes.Add(label, key, where) : ClassOf(classes, label, key, where);
+  });
+  if (has_own_classes && !classes.words.empty()) {
+    const std::vector<int64_t> renumbered = classes.Settle();
+    for (int64_t& label : labels) label = renumbered[static_cast<size_t>(label)];
+  }
+  if (labels.empty()) throw WorldError(Str(path, ": expected JSON lines, got none"));
+  const int64_t ends_at = to.Align();
+  to.Write(ends.data(), ends.size() * sizeof(ends[0]));
+  to.Write(labels.data(), labels.size() * sizeof(labels[0]));
+  Value::List words;
+  for (const auto& [word, number] : classes.words) words.emplace_back(word);
+  return Value::MakeMap({{"texts", std::ssize(labels)},
+                         {"ends_at", ends_at},
+                         {"classes", classes.count()},
+                         {"words", std::move(words)}});
+}
+
 /// Texts and their classes. A text is cut off or padded to `length` tokens.
 class LabelledTexts : public Dataset {
  public:
-  LabelledTexts(const DataSpec& spec, const std::string& path, const Tokenizer& tokenizer,
-                Classes classes)
-      : path_(path),
-        has_targets_(spec.options["targets"] != Value(false)),
-        length_(static_cast<size_t>(spec.options["length"].as_int())),
-        classes_(std::move(classes)),
-        pad_(static_cast<int32_t>(spec.options["pad"].as_int())) {
-    const std::string& text = spec.options["text"].as_string();
-    const std::string& target = spec.options["target"].as_string();
-    ForEachLine(path, [&](const Value& object, const std::string& where) {
-      const size_t begin = tokens_.size();
-      tokenizer.Encode(TextOf(object, text, where), tokens_);
-      tokens_.resize(std::min(tokens_.size(), begin + length_));
-      ends_.push_back(tokens_.size());
-      labels_.push_back(
-          has_targets_ ? ClassOf(classes_, EntryOf(object, target, where), target, where) : 0);
-    });
-    if (labels_.empty()) throw WorldError(Str(path, ": expected JSON lines, got none"));
+  LabelledTexts(const DataSpec& spec, std::string path, int width, Prepared prepared)
+      : path_(std::move(path)),
+        options_(spec),
+        pad_(spec.options["pad"].as_int()),
+        prepared_(std::move(prepared)),
+        size_(prepared_.facts["texts"].as_int()),
+        classes_(prepared_.facts["classes"].as_int()) {
+    const auto ends_at = static_cast<size_t>(prepared_.facts["ends_at"].as_int());
+    tokens_ = {prepared_.bytes.first(ends_at), width, nullptr};
+    ends_ = prepared_.bytes.data() + ends_at;
+    ExpectRandomReadsIfLarge(prepared_.bytes);
   }
-  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
-  TensorSpec input() const override { return {{static_cast<int64_t>(length_)}, DType::kInt64}; }
+  int64_t size() const override { return size_; }
+  TensorSpec input() const override { return {{options_.length}, DType::kInt64}; }
   TensorSpec target() const override { return {{}, DType::kInt64}; }
-  int64_t classes() const override { return classes_.count(); }
+  int64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override {
     std::vector<std::string> names;
-    for (const auto& [word, number] : classes_.words) names.push_back(word);
+    for (const Value& word : prepared_.facts["words"].as_list()) names.push_back(word.as_string());
     return names;
   }
-  bool has_targets() const override { return has_targets_; }
+  bool has_targets() const override { return options_.has_targets; }
   std::string description() const override {
-    return Str("jsonl: ", FormatCount(size()), " texts of ", path_, ", up to ", length_,
+    return Str("jsonl: ", FormatCount(size()), " texts of ", path_, ", up to ", options_.length,
                " tokens, ", classes(), " classes");
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
-    const auto index = static_cast<size_t>(sample.index);
-    if (target) std::memcpy(target, &labels_[index], sizeof(int64_t));
+    if (target) std::memcpy(target, Number(size_ + sample.index), sizeof(int64_t));
     if (!input) return;
-    const size_t begin = index == 0 ? 0 : ends_[index - 1];
-    for (size_t i = 0; i < length_; ++i, input += sizeof(int64_t)) {
-      const int64_t token = begin + i < ends_[index] ? tokens_[begin + i] : pad_;
-      std::memcpy(input, &token, sizeof(token));
+    const int64_t begin = sample.index == 0 ? 0 : End(sample.index - 1);
+    const int64_t count = End(sample.index) - begin;
+    tokens_.Copy(begin, count, input);
+    for (int64_t i = count; i < options_.length; ++i) {
+      std::memcpy(input + static_cast<size_t>(i) * sizeof(pad_), &pad_, sizeof(pad_));
     }
   }
 
  private:
+  /// A number of the list of ends and of the list of classes behind it.
+  const std::byte* Number(int64_t index) const {
+    return ends_ + static_cast<size_t>(index) * sizeof(int64_t);
+  }
+  int64_t End(int64_t index) const {
+    int64_t end = 0;
+    std::memcpy(&end, Number(index), sizeof(end));
+    return end;
+  }
+
   const std::string path_;
-  const bool has_targets_;
-  const size_t length_;
-  const Classes classes_;
-  const int32_t pad_;
-  TokenList tokens_;
-  std::vector<size_t> ends_;  // the end of each text in tokens_
-  std::vector<int64_t> labels_;
+  const LabelledOptions options_;
+  const int64_t pad_;
+  const Prepared prepared_;
+  const int64_t size_, classes_;
+  TokenSequence tokens_;
+  const std::byte* ends_ = nullptr;
 };
 
 /// All texts one after the other, each followed by the token that ends a text.
 std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const std::string& path,
+                                     const std::string& tokenizer_path,
                                      const Tokenizer& tokenizer) {
-  TokenList tokens;
-  int64_t texts = 0;
-  ForEachLine(path, [&](const Value& object, const std::string& where) {
-    tokenizer.Encode(TextOf(object, spec.options["text"].as_string(), where), tokens);
-    if (tokenizer.end_of_text() >= 0) {
-      tokens.push_back(static_cast<int32_t>(tokenizer.end_of_text()));
-    }
-    ++texts;
-  });
+  const std::string& key = spec.options["text"].as_string();
+  const int width = TokenWidth(tokenizer);
+  const auto write = [&](PreparedWriter& to) {
+    int64_t texts = 0;
+    TokenList tokens;
+    ForEachLine(path, [&](const Value& object, const std::string& where) {
+      tokens.clear();
+      tokenizer.Encode(TextOf(object, key, where), tokens);
+      const auto end = static_cast<int32_t>(tokenizer.end_of_text());
+      if (end >= 0) tokens.push_back(end);
+      to.WriteTokens(tokens, width);
+      ++texts;
+    });
+    return Value(texts);
+  };
+  const Prepared prepared =
+      Prepare({Str("jsonl, version 1, ", Value(key).ToLua()), {path}, tokenizer_path}, write);
+  TokenSequence tokens = {prepared.bytes, width, prepared.owner};
   const int64_t length = spec.options["length"].as_int();
   const bool has_targets = spec.options["targets"] != Value(false);
   if (PiecesOf(tokens, length, has_targets) < 1) {
     throw WorldError(Str(path, ": expected at least ", length + (has_targets ? 1 : 0), " ",
                          tokenizer.unit(), "s of text, got ", tokens.size()));
   }
+  const int64_t texts = prepared.facts.as_int();
   return std::make_unique<Pieces>(
       std::move(tokens),
       PiecesOptions{length, 0, true, has_targets, tokenizer.vocabulary(), tokenizer.unit(),
@@ -184,12 +276,20 @@ std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const std::string& pa
 std::unique_ptr<Dataset> OpenJsonl(const DataSpec& spec, const DatasetContext& context) {
   const std::string path = ResolvePath(spec.options["path"].as_string(), context);
   const auto tokenizer = OpenTokenizer(spec.options["tokenizer"], context);
-  const Value& target = spec.options["target"];
-  if (target.is_null()) return OpenRunning(spec, path, *tokenizer);
-  const Value& like = spec.options["like"];
-  Classes classes =
-      ClassesIn(like.is_null() ? path : ResolvePath(like.as_string(), context), target.as_string());
-  return std::make_unique<LabelledTexts>(spec, path, *tokenizer, std::move(classes));
+  const std::string tokenizer_path = TokenizerPath(spec.options["tokenizer"], context);
+  if (spec.options["target"].is_null()) return OpenRunning(spec, path, tokenizer_path, *tokenizer);
+  const Value& option = spec.options["like"];
+  const std::string like = option.is_null() ? path : ResolvePath(option.as_string(), context);
+  const LabelledOptions options(spec);
+  PreparedKey key = {
+      Str("jsonl, version 1, ", Value(options.text).ToLua(), ", ", Value(options.target).ToLua(),
+          ", ", options.length, ", ", options.has_targets),
+      {path},
+      tokenizer_path};
+  if (like != path) key.files.push_back(like);
+  Prepared prepared = Prepare(
+      key, [&](PreparedWriter& to) { return WriteLabelled(path, like, options, *tokenizer, to); });
+  return std::make_unique<LabelledTexts>(spec, path, TokenWidth(*tokenizer), std::move(prepared));
 }
 
 }  // namespace strata::data

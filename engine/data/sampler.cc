@@ -1,8 +1,6 @@
 #include "engine/data/sampler.h"
 
 #include <algorithm>
-#include <numeric>
-#include <random>
 
 #include "engine/base/error.h"
 #include "engine/base/fields/tensor_spec.h"
@@ -19,12 +17,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 
 }  // namespace
 
-void ShuffleIndices(std::vector<int64_t>& order, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
-}
-
-Sampler::Sampler(const SamplerOptions& options) : options_(options) {
+Sampler::Sampler(const SamplerOptions& options) : options_(options), order_(options.samples) {
   RequirePositive("the number of samples", options.samples);
   RequirePositive("micro_batch_size", options.micro_batch_size);
   RequirePositive("micro_batches", options.micro_batches);
@@ -47,13 +40,9 @@ int64_t Sampler::micro_batches(int64_t step) const {
 }
 
 void Sampler::LoadEpoch(int64_t epoch) {
-  if (epoch == epoch_) return;
-  order_.resize(static_cast<size_t>(options_.samples));
-  std::iota(order_.begin(), order_.end(), 0);
-  if (options_.shuffle) {
-    ShuffleIndices(order_,
-                   static_cast<uint64_t>(options_.seed) * 1000003 + static_cast<uint64_t>(epoch));
-  }
+  if (epoch == epoch_ || !options_.shuffle) return;
+  order_ = SampleOrder::Shuffled(options_.samples, static_cast<uint64_t>(options_.seed) * 1000003 +
+                                                       static_cast<uint64_t>(epoch));
   epoch_ = epoch;
 }
 
@@ -64,7 +53,9 @@ std::vector<int64_t> Sampler::Indices(int64_t step, int replica, int64_t m) {
   const int64_t begin =
       std::min(options_.samples, Product({{micro_batch, options_.micro_batch_size}}));
   const int64_t end = std::min(options_.samples, begin + options_.micro_batch_size);
-  return {order_.begin() + begin, order_.begin() + end};
+  std::vector<int64_t> indices;
+  for (int64_t place = begin; place < end; ++place) indices.push_back(order_[place]);
+  return indices;
 }
 
 }  // namespace strata

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/data/sample_order.h"
+
 namespace strata {
 
 /// The sizes of a step: each of `replicas` replicas has `micro_batches` micro-batches of
@@ -13,14 +15,10 @@ struct SamplerOptions {
   int64_t micro_batch_size = 1;
   int64_t micro_batches = 1;
   int replicas = 1;
-  /// True: every epoch has its own order, derived from (seed, epoch).
+  /// True: every epoch has its own order, derived from (seed, epoch) (SampleOrder).
   bool shuffle = false;
   int64_t seed = 0;
 };
-
-/// Shuffles with our own Fisher-Yates, since the result of std::shuffle differs between standard
-/// libraries.
-void ShuffleIndices(std::vector<int64_t>& order, uint64_t seed);
 
 /// Every sample occurs once per epoch. The epoch's samples, in its order, are cut into consecutive
 /// micro-batches. With D replicas of M micro-batches each, micro-batch m of `replica` in step s of
@@ -47,8 +45,8 @@ class Sampler {
 
   SamplerOptions options_;
   int64_t steps_per_epoch_;
-  int64_t epoch_ = -1;          // the epoch whose order is in order_
-  std::vector<int64_t> order_;  // a permutation of the samples
+  int64_t epoch_ = -1;  // the epoch whose order is in order_
+  SampleOrder order_;
 };
 
 }  // namespace strata

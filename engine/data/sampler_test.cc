@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <map>
@@ -206,6 +207,20 @@ TEST(Sampler, OneStepMayHoldMoreThanThereIs) {
   }
   Sampler single({kHuge, kHuge, 1, 1, false, 0});
   EXPECT_EQ(single.steps_per_epoch(), 1);
+}
+
+TEST(Sampler, ManySamplesResumeInAnOrderThatTakesNoMemory) {
+  constexpr int64_t kSamples = 1'000'000'000;
+  const SamplerOptions options{kSamples, 64, 2, 1, true, 7};
+  Sampler sampler(options), resumed(options);
+  for (int64_t step = 0; step < 5; ++step) Step(sampler, options, step);
+  EXPECT_EQ(Step(sampler, options, 5), Step(resumed, options, 5));
+  const int64_t second = sampler.steps_per_epoch() + 5;
+  EXPECT_EQ(Step(sampler, options, second), Step(resumed, options, second));
+  EXPECT_NE(Step(sampler, options, 5), Step(sampler, options, second));
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  EXPECT_LT(usage.ru_maxrss, 500'000) << "KiB";
 }
 
 TEST(Sampler, SaysWhichSizeIsBelowOne) {

@@ -20,9 +20,13 @@ std::string ResolvePath(const std::string& path, const DatasetContext& context) 
   return context.script_folder + "/" + path;
 }
 
+std::string TokenizerPath(const Value& option, const DatasetContext& context) {
+  return option.is_null() ? "" : ResolvePath(option.as_string(), context);
+}
+
 std::unique_ptr<Tokenizer> OpenTokenizer(const Value& option, const DatasetContext& context) {
   if (option.is_null()) return MakeByteTokenizer();
-  return ReadTokenizer(ResolvePath(option.as_string(), context));
+  return ReadTokenizer(TokenizerPath(option, context));
 }
 
 std::string ReadFile(const std::string& path, const std::string& expected) {

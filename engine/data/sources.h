@@ -40,7 +40,7 @@ std::unique_ptr<Dataset> OpenTokens(const DataSpec& spec, const DatasetContext& 
 /// decoded each time it is read.
 std::unique_ptr<Dataset> OpenImageFolder(const DataSpec& spec, const DatasetContext& context);
 
-/// Rows of a table, which is read completely when it is opened. The input is a float32 vector: one
+/// Rows of a table. The input is a float32 vector: one
 /// number per column of numbers, and a 0 or 1 per word of each column of words. The target is a
 /// class (int64) or a number (float32 (1)).
 std::unique_ptr<Dataset> OpenCsv(const DataSpec& spec, const DatasetContext& context);
@@ -77,6 +77,8 @@ std::unique_ptr<Dataset> MakeImages(const ImageOptions& options);
 bool IsTrain(const DataSpec& spec);
 /// Returns an absolute `path` unchanged, and another one relative to the script's folder.
 std::string ResolvePath(const std::string& path, const DatasetContext& context);
+/// The file of the option `tokenizer`; "" if it is null, which stands for bytes.
+std::string TokenizerPath(const Value& option, const DatasetContext& context);
 /// Opens the tokenizer of the option `tokenizer`: that of a file, or bytes if it is null.
 std::unique_ptr<Tokenizer> OpenTokenizer(const Value& option, const DatasetContext& context);
 /// The content of a whole file. Throws WorldError with the path and `expected` if it cannot be

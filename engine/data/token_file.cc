@@ -17,7 +17,7 @@ class TokenFile : public Dataset {
     const auto bytes = static_cast<int64_t>(file_.bytes().size());
     constexpr auto kWidth = static_cast<int64_t>(sizeof(T));
     tokens_ = bytes / kWidth;
-    file_.ExpectRandomReads();
+    ExpectRandomReads(file_.bytes());
     if (bytes % kWidth != 0 || tokens_ < length + 1) {
       throw WorldError(Str(path, ": expected at least ", length + 1, " tokens of ", kWidth,
                            " bytes each, got ", bytes, " bytes"));

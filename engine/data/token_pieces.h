@@ -4,14 +4,33 @@
 
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/data/files/mapped_file.h"
 #include "engine/data/sources.h"
 #include "engine/data/tokens/tokenizer.h"
 
 namespace strata::data {
+
+/// A sequence of tokens that are 1, 2 or 4 bytes wide, in a mapped file or in memory.
+struct TokenSequence {
+  std::span<const std::byte> bytes;
+  int width = 1;
+  std::shared_ptr<const void> owner;  ///< keeps the bytes alive
+
+  int64_t size() const { return static_cast<int64_t>(bytes.size()) / width; }
+  /// Widens tokens begin to begin + count - 1 into `to`, as int64.
+  void Copy(int64_t begin, int64_t count, std::byte* to) const;
+};
+
+/// The fewest bytes, 1, 2 or 4, that hold each token of the vocabulary.
+inline int TokenWidth(const Tokenizer& tokenizer) {
+  if (tokenizer.vocabulary() <= 256) return 1;
+  return tokenizer.vocabulary() <= 65536 ? 2 : 4;
+}
 
 struct PiecesOptions {
   int64_t length = 1;  ///< tokens of a piece
@@ -26,16 +45,32 @@ struct PiecesOptions {
 
 /// The number of pieces. With targets, the last piece needs one more token behind it, its last
 /// target.
-inline int64_t PiecesOf(const TokenList& tokens, int64_t length, bool has_targets) {
-  return (static_cast<int64_t>(tokens.size()) - (has_targets ? 1 : 0)) / length;
+inline int64_t PiecesOf(const TokenSequence& tokens, int64_t length, bool has_targets) {
+  return (tokens.size() - (has_targets ? 1 : 0)) / length;
+}
+
+inline void TokenSequence::Copy(int64_t begin, int64_t count, std::byte* to) const {
+  const auto copy = [&]<class T>(T token) {
+    const std::byte* from = bytes.data() + static_cast<size_t>(begin) * sizeof(T);
+    for (int64_t i = 0; i < count; ++i, from += sizeof(T), to += sizeof(int64_t)) {
+      std::memcpy(&token, from, sizeof(T));
+      const auto wide = static_cast<int64_t>(token);
+      std::memcpy(to, &wide, sizeof(wide));
+    }
+  };
+  if (width == 1) return copy(uint8_t{});
+  if (width == 2) return copy(uint16_t{});
+  copy(int32_t{});
 }
 
 /// Pieces do not overlap. The input is int64 (length), the target is the input shifted by one
 /// token.
 class Pieces : public Dataset {
  public:
-  Pieces(TokenList tokens, PiecesOptions options)
-      : tokens_(std::move(tokens)), options_(std::move(options)) {}
+  Pieces(TokenSequence tokens, PiecesOptions options)
+      : tokens_(std::move(tokens)), options_(std::move(options)) {
+    ExpectRandomReadsIfLarge(tokens_.bytes);
+  }
   int64_t size() const override {
     const int64_t total = PiecesOf(tokens_, options_.length, options_.has_targets);
     return options_.held_out ? SplitSize(total, options_.held_out, options_.train) : total;
@@ -48,13 +83,13 @@ class Pieces : public Dataset {
     const int64_t place = options_.held_out
                               ? SplitPlace(sample.index, options_.held_out, options_.train)
                               : sample.index;
-    if (input) Copy(place * options_.length, input);
+    if (input) tokens_.Copy(place * options_.length, options_.length, input);
     if (!target) return;
     if (!options_.has_targets) {
       std::memset(target, 0, static_cast<size_t>(target_bytes()));
       return;
     }
-    Copy(place * options_.length + 1, target);
+    tokens_.Copy(place * options_.length + 1, options_.length, target);
   }
   std::string description() const override {
     const std::string split = options_.train ? " (train)" : " (test)";
@@ -63,13 +98,7 @@ class Pieces : public Dataset {
   }
 
  private:
-  void Copy(int64_t begin, std::byte* to) const {
-    for (int64_t i = 0; i < options_.length; ++i) {
-      const int64_t token = tokens_[static_cast<size_t>(begin + i)];
-      std::memcpy(to + static_cast<size_t>(i) * sizeof(token), &token, sizeof(token));
-    }
-  }
-  const TokenList tokens_;
+  const TokenSequence tokens_;
   const PiecesOptions options_;
 };
 

@@ -10,6 +10,7 @@
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/data/files/data_progress.h"
 #include "engine/job/build_job.h"
 #include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/watch/fault.h"
@@ -136,6 +137,7 @@ RankRange RankJob::Prepare(Reporter& reporter) {
 
 void RankJob::Run(int rank, RankReporter& reporter) {
   if (rank != 0) OnForked();
+  if (rank != range_.first) data::DataProgress::Silence();
   // The starter has already printed what the script prints while it is evaluated.
   bool evaluating = true;
   lua::StateOptions options = StateOptionsOf(own_flags());

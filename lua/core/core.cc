@@ -269,6 +269,7 @@ void Session::Run(const std::function<void(lua_State*)>& body) {
 
   const MayRunScript may_run;
   const OutsideScript inside(nullptr);
+  const ClockSwitch on_the_clock(core_.limits, true);
   std::string place = core_.last_place;  // the line that waits for this call, if any
   ProtectedRun run{body, nullptr};
   const int status = lua_cpcall(L, RunProtected, &run);

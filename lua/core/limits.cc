@@ -71,6 +71,8 @@ void Limits::Begin(double seconds, const std::string* place) {
   overdue_ = false;
   running_ = true;
   seconds_ = seconds;
+  clock_runs_ = true;
+  taken_ = 0;
   begin_ = ThreadSeconds();
   place_ = place;
   if (seconds > 0) SetTimer();
@@ -89,10 +91,33 @@ void Limits::SetTimer() {
   event._sigev_un._tid = static_cast<pid_t>(::syscall(SYS_gettid));
   event.sigev_signo = SIGXCPU;
   event.sigev_value.sival_ptr = this;
-  const itimerspec when = {.it_interval = ToTime(kGrace), .it_value = ToTime(seconds_)};
-  const bool is_set = ::timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_.emplace()) == 0 &&
-                      ::timer_settime(*timer_, 0, &when, nullptr) == 0;
+  const bool is_made = ::timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer_.emplace()) == 0;
+  STRATA_CHECK(is_made) << "no timer limits the script";
+  ArmTimer(seconds_);
+}
+
+/// Lets the timer send its first signal after so many seconds; 0 stops it.
+void Limits::ArmTimer(double seconds) {
+  const itimerspec when = {.it_interval = ToTime(kGrace), .it_value = ToTime(seconds)};
+  const bool is_set = ::timer_settime(*timer_, 0, &when, nullptr) == 0;
   STRATA_CHECK(is_set) << "no timer limits the script";
+}
+
+double Limits::TakenSeconds() const {
+  return taken_ + (clock_runs_ ? ThreadSeconds() - begin_ : 0);
+}
+
+bool Limits::RunClock(bool runs) {
+  if (runs == clock_runs_) return runs;
+  taken_ = TakenSeconds();
+  begin_ = ThreadSeconds();
+  clock_runs_ = runs;
+  if (!timer_) return !runs;
+  // An overdue script keeps its grace, since the hook may not have run since the first signal.
+  constexpr double kLeast = 1e-3;
+  const double left = overdue_ ? kGrace : std::max(kLeast, seconds_ - taken_);
+  ArmTimer(runs ? left : 0);
+  return !runs;
 }
 
 void Limits::End() {
@@ -140,7 +165,7 @@ void Limits::Wake() { sem_post(&wake_); }
 
 std::string Limits::Reason() const {
   if (interrupted()) return "interrupted";
-  if (seconds_ == 0 || ThreadSeconds() - begin_ < seconds_) return "";
+  if (seconds_ == 0 || TakenSeconds() < seconds_) return "";
   return TooLong(seconds_);
 }
 

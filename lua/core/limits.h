@@ -45,6 +45,8 @@ class Limits {
   void End();
   /// Removes the limit of time for the rest of this call, because the script trains.
   void EndTimeLimit();
+  /// Stops the clock, or lets it run again, and returns whether it ran. Use a ClockSwitch.
+  bool RunClock(bool runs);
 
   /// Interrupts the script; may be called in a signal handler or on another thread. Returns false
   /// if the running call was already interrupted.
@@ -70,7 +72,10 @@ class Limits {
   size_t memory_limit() const { return memory_limit_; }
 
  private:
+  /// The seconds that the script has taken.
+  double TakenSeconds() const;
   void SetTimer();
+  void ArmTimer(double seconds);
   void EndWithProcess() const;
   static void OnSignal(int, siginfo_t* info, void*);
 
@@ -78,7 +83,9 @@ class Limits {
   size_t memory_used_ = 0;
   size_t lent_ = 0;
   double seconds_ = 0;  ///< 0 = no limit
-  double begin_ = 0;    ///< of the thread's processor time
+  bool clock_runs_ = true;
+  double taken_ = 0;  ///< seconds until the clock was last stopped
+  double begin_ = 0;  ///< the thread's processor time when the clock was last started
   const std::string* place_ = nullptr;
   std::string last_words_;
   std::optional<timer_t> timer_;  ///< ends code that does not call Reason()
@@ -86,6 +93,21 @@ class Limits {
   std::atomic<bool> running_ = false;
   std::atomic<bool> interrupted_ = false;
   sem_t wake_;  // a POSIX semaphore may be posted in a signal handler
+};
+
+/// While an object lives, the clock of the time limit is stopped, or runs again. Reading data is no
+/// fault of the script, so the clock is stopped meanwhile; a function of the script that is called
+/// for a sample is on the clock again.
+class ClockSwitch {
+ public:
+  ClockSwitch(Limits& limits, bool runs) : limits_(limits), ran_(limits.RunClock(runs)) {}
+  ~ClockSwitch() { limits_.RunClock(ran_); }
+  ClockSwitch(const ClockSwitch&) = delete;
+  ClockSwitch& operator=(const ClockSwitch&) = delete;
+
+ private:
+  Limits& limits_;
+  const bool ran_;
 };
 
 }  // namespace strata::lua

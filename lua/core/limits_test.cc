@@ -76,6 +76,32 @@ TEST(Limits, MoreSecondsThanTheKernelCountsAreALimitToo) {
   EXPECT_EQ(limits.Reason(), "");
 }
 
+void Burn(double seconds) {
+  const std::clock_t end = std::clock() + static_cast<std::clock_t>(seconds * CLOCKS_PER_SEC);
+  while (std::clock() < end) {
+  }
+}
+
+TEST(Limits, TimeOffTheClockDoesNotCount) {
+  Limits limits(0);
+  limits.Begin(0.05);
+  {
+    const ClockSwitch off(limits, false);
+    Burn(1.2);  // longer than the time and its grace, so a running timer would end this process
+    EXPECT_EQ(limits.Reason(), "");
+    const ClockSwitch on(limits, true);
+    EXPECT_EQ(limits.Reason(), "");
+    Burn(0.1);
+    EXPECT_TRUE(limits.overdue());
+    EXPECT_NE(limits.Reason(), "");
+  }
+  EXPECT_NE(limits.Reason(), "") << "the time that was taken stays taken";
+  const ClockSwitch off(limits, false);
+  const ClockSwitch on(limits, true);
+  Burn(0.1);
+  EXPECT_NE(limits.Reason(), "") << "the process ends only after its grace";
+}
+
 TEST(Limits, TimeWithoutAProcessorDoesNotCount) {
   Limits limits(0);
   limits.Begin(0.05);

@@ -192,6 +192,20 @@ TEST_F(Sandbox, CallbacksOfATrainingHaveNoLimitOfTime) {
   EXPECT_EQ(host.CallInTraining(function, {kLong}), Value(kLong));
 }
 
+TEST_F(Sandbox, FunctionsThatReadingDataCallsAreOnTheClock) {
+  StateOptions options = Options();
+  options.seconds = 0.05;
+  state_ = std::make_unique<State>(options);
+  Show("function keeps() while true do end end");
+  Session(*state_).Run([&](lua_State* L) {
+    lua_getglobal(L, "keeps");
+    const FunctionRef function = ToFunctionRef(L, -1);
+    const ClockSwitch off_the_clock(state_->core().limits, false);
+    EXPECT_THAT([&] { ScriptHost(*state_).Call(function, {}); },
+                testing::ThrowsMessage<ConfigError>(HasSubstr("longer than")));
+  });
+}
+
 TEST_F(Sandbox, TheTimeOfACallEndsWithIt) {
   StateOptions options = Options();
   options.seconds = 0.01;

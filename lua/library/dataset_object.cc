@@ -35,6 +35,12 @@ DatasetContext ContextOf(lua_State* L, const std::string& folder) {
   return context;
 }
 
+/// Opens data; the script's clock stands still meanwhile.
+std::unique_ptr<Dataset> OpenIn(lua_State* L, const DataSpec& spec, const std::string& folder) {
+  const ClockSwitch off_the_clock(State::Core::Of(L).limits, false);
+  return OpenDataset(spec, ContextOf(L, folder));
+}
+
 DatasetObject& SelfAt(lua_State* L) { return Self<DatasetObject>(L); }
 
 int PushData(lua_State* L, Value source, const std::string& folder) {
@@ -308,12 +314,12 @@ const Dataset& Opened(lua_State* L, DatasetObject& object) {
     const std::string place = State::Core::Of(L).Place(L);
     const ExamineData open = [&](const DataSpec& spec) {
       CheckMayRead(L, spec, object.folder);
-      object.opened = OpenDataset(spec, ContextOf(L, object.folder));
+      object.opened = OpenIn(L, spec, object.folder);
       return object.opened->facts();
     };
     const DataSpec spec = ParseDataSpec(object.source, nullptr, place, open);
     CheckMayRead(L, spec, object.folder);
-    if (!object.opened) object.opened = OpenDataset(spec, ContextOf(L, object.folder));
+    if (!object.opened) object.opened = OpenIn(L, spec, object.folder);
   }
   return *object.opened;
 }
@@ -322,7 +328,7 @@ ExamineData ExamineIn(lua_State* L, const std::string& script) {
   const std::string folder = FolderOf(script);
   return [L, folder](const DataSpec& spec) {
     CheckMayRead(L, spec, folder);
-    return OpenDataset(spec, ContextOf(L, folder))->facts();
+    return OpenIn(L, spec, folder)->facts();
   };
 }
 

@@ -1,0 +1,47 @@
+// DataProgress: says on standard error how far a long piece of work is.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace strata::data {
+
+/// Lines such as "reading rows.csv, 30 %", one every two seconds while the object lives; none if it
+/// lives shorter than that. They come from a thread of their own, so they also come while a single
+/// call works for long.
+class DataProgress {
+ public:
+  /// `what`: "reading rows.csv". `total`: the amount of work in any unit; 0 leaves out the share.
+  DataProgress(std::string what, int64_t total);
+  ~DataProgress();
+  DataProgress(const DataProgress&) = delete;
+  DataProgress& operator=(const DataProgress&) = delete;
+  /// The amount of work that is done. May be called often.
+  void At(int64_t done) { done_.store(done, std::memory_order_relaxed); }
+  int64_t done() const { return done_.load(std::memory_order_relaxed); }
+
+  /// Writes a line of its own, unless this process is silent.
+  static void SayLine(const std::string& line);
+  /// Lets this process say nothing from now on: another one of its machine does.
+  static void Silence();
+
+ private:
+  void Say();
+
+  const std::string what_;
+  const int64_t total_;
+  std::atomic<int64_t> done_ = 0;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool has_ended_ = false;
+  std::thread thread_;  // not started if this process is silent
+};
+
+/// "reading rows.csv", for a DataProgress.
+std::string Reading(const std::string& path);
+
+}  // namespace strata::data
