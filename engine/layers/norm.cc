@@ -19,7 +19,6 @@
 #include "engine/base/text.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
-#include "engine/layers/kernels/batch_norm.h"
 #include "engine/layers/split.h"
 #include "engine/layers/unary.h"
 
@@ -162,8 +161,8 @@ class ChannelNorm : public AffineLayer {
     if (uses_batch) CheckSize(x);
     if (counts) buffers_[2].value.add_(1);
     const double momentum = counts ? Momentum() : 0;
-    if (uses_batch) return BatchNormByBatch(x, weight(), bias(), {mean, variance, momentum}, eps_);
-    return at::batch_norm(x, weight(), bias(), mean, variance, /*training=*/false, momentum, eps_,
+    return at::batch_norm(x, weight(), bias(), mean, variance, /*training=*/uses_batch, momentum,
+                          eps_,
                           /*cudnn_enabled=*/true);
   }
 

@@ -10,6 +10,7 @@
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool3d.h>
 #include <ATen/ops/max_pool1d.h>
+#include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/max_pool3d.h>
 
 #include <optional>
@@ -17,19 +18,15 @@
 #include <vector>
 
 #include "engine/layers/families.h"
-#include "engine/layers/kernels/max_pool.h"
 
 namespace strata {
 namespace {
 
 template <int dims>
 at::Tensor MaxPool(const at::Tensor& x, const Value& args) {
-  const PoolWindows w = {args["kernel_size"].as_ints(), args["stride"].as_ints(),
-                         args["padding"].as_ints(), args["dilation"].as_ints(),
-                         args["ceil_mode"].as_bool()};
-  if constexpr (dims == 2) return MaxPool2d(x, w);
-  const auto pool = dims == 1 ? at::max_pool1d : at::max_pool3d;
-  return pool(x, w.kernel, w.stride, w.padding, w.dilation, w.ceil_mode);
+  const auto pool = dims == 1 ? at::max_pool1d : dims == 2 ? at::max_pool2d : at::max_pool3d;
+  return pool(x, args["kernel_size"].as_ints(), args["stride"].as_ints(), args["padding"].as_ints(),
+              args["dilation"].as_ints(), args["ceil_mode"].as_bool());
 }
 
 template <int dims>

@@ -1,8 +1,10 @@
 #include "engine/picture/page.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "engine/base/check.h"
 #include "engine/base/text.h"
-#include "engine/picture/lane_code.h"
 
 namespace strata::picture {
 namespace {
@@ -38,20 +40,63 @@ Value KindNames() {
   return names;
 }
 
+/// The unit in which times are written, as whole numbers: a power of two, about a millionth of the
+/// span. So simple costs stay exact.
+double TickOf(const Timeline& timeline) {
+  return timeline.span() > 0 ? std::exp2(std::ceil(std::log2(timeline.span())) - 20) : 1;
+}
+
+/// REQUIRES: the lane's times ascend and do not overlap.
+Value LaneValue(const Lane& lane, double tick, const Detail& detail) {
+  STRATA_CHECK(lane.actions.size() == lane.times.size());
+  STRATA_CHECK(lane.memory.empty() || lane.memory.size() == lane.actions.size());
+  Value::List shapes, shape, micro, other, gap, took, memory;
+  std::vector<schedule::Action> known;  // the actions of `shapes`, without micro-batches
+  int64_t now = 0, held = lane.memory_before;
+  for (size_t i = 0; i < lane.actions.size(); ++i) {
+    schedule::Action action = lane.actions[i];
+    if (action.kind == schedule::Kind::kIdle || !detail.Shows(action)) continue;
+    micro.push_back(action.micro_batch);
+    other.push_back(action.backward_micro_batch);
+    action.micro_batch = action.backward_micro_batch = -1;
+    const auto place = std::ranges::find(known, action) - known.begin();
+    if (place == std::ssize(known)) {
+      known.push_back(action);
+      shapes.push_back(Value::List{static_cast<int>(action.kind), action.stage,
+                                   static_cast<int>(action.backward_kind), action.backward_stage});
+    }
+    shape.push_back(place);
+    const int64_t start = std::llround(lane.times[i].start / tick);
+    const int64_t end = std::llround(lane.times[i].end / tick);
+    gap.push_back(start - now);
+    took.push_back(end - start);
+    now = end;
+    if (lane.memory.empty()) continue;
+    memory.push_back(lane.memory[i] - held);
+    held = lane.memory[i];
+  }
+  return Value::MakeMap({{"rank", lane.rank},
+                         {"before", lane.memory.empty() ? Value() : Value(lane.memory_before)},
+                         {"shapes", shapes},
+                         {"shape", shape},
+                         {"micro", micro},
+                         {"other", other},
+                         {"gap", gap},
+                         {"took", took},
+                         {"memory", memory}});
+}
+
 Value TimelineValue(const Timeline& timeline, const Detail& detail) {
-  const Grain grain = GrainOf(timeline);
+  const double tick = TickOf(timeline);
   Value::List lanes;
   for (size_t i = 0; i < timeline.lanes.size(); ++i) {
     if (!detail.ShowsLane(i, timeline.lanes.size())) continue;
-    const Lane& lane = timeline.lanes[i];
-    lanes.push_back(Value::List{lane.rank, EncodeLane(lane, grain, detail),
-                                lane.memory.empty() ? Value() : Value(lane.memory_before)});
+    lanes.push_back(LaneValue(timeline.lanes[i], tick, detail));
   }
   return Value::MakeMap({{"name", CleanText(timeline.name)},
                          {"in_seconds", timeline.in_seconds},
-                         {"tick", grain.tick},
+                         {"tick", tick},
                          {"span", timeline.span()},
-                         {"bytes", grain.bytes},
                          {"lane_count", static_cast<int64_t>(timeline.lanes.size())},
                          {"lanes", lanes}});
 }
@@ -92,7 +137,7 @@ Value PageData(const Picture& picture, const Detail& detail) {
 std::string ToHtml(const Picture& picture) {
   const size_t place = kTemplate.find(kPlace);
   STRATA_CHECK(place != std::string_view::npos) << "page.html has no " << kPlace;
-  return WriteWithin(picture, [&](const Detail& detail) {
+  return WriteWithin(kMaxPageBytes, picture, [&](const Detail& detail) {
     return Str(kTemplate.substr(0, place), ScriptJson(PageData(picture, detail)),
                kTemplate.substr(place + kPlace.size()));
   });

@@ -3,15 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/picture/lane_code.h"
 #include "engine/picture/testing.h"
 
 namespace strata::picture {
 namespace {
 
-using testing::DecodeLane;
 using testing::GeneratedTimeline;
 using ::testing::HasSubstr;
+using testing::LaneOf;
 using ::testing::Not;
 using testing::SmallPicture;
 using ::testing::StartsWith;
@@ -34,21 +33,49 @@ TEST(ToHtml, HoldsThePicture) {
   EXPECT_EQ(timeline["lane_count"].as_int(), 2);
 }
 
-TEST(ToHtml, ItsLanesAreThoseOfThePicture) {
-  Picture picture = SmallPicture();
-  picture.timelines = {GeneratedTimeline("zb_h1", {4, 1, 8}),
-                       GeneratedTimeline("interleaved_1f1b", {4, 2, 8}, {.forward = {0.3}})};
-  const Value data = DataOf(ToHtml(picture));
-  for (size_t t = 0; t < 2; ++t) {
-    const Value& timeline = data["timelines"].as_list()[t];
-    const Grain grain = {timeline["tick"].as_double(), timeline["bytes"].as_int()};
-    for (size_t l = 0; l < 4; ++l) {
-      const Value::List& lane = timeline["lanes"].as_list()[l].as_list();
-      const Lane decoded = DecodeLane(lane[1].as_string(), grain, lane[2].as_int());
-      EXPECT_EQ(decoded.actions, picture.timelines[t].lanes[l].actions);
-      EXPECT_EQ(decoded.memory, picture.timelines[t].lanes[l].memory);
+void ExpectLanes(const Value& timeline, const std::vector<Lane>& lanes) {
+  const double tick = timeline["tick"].as_double();
+  ASSERT_EQ(timeline["lanes"].as_list().size(), lanes.size());
+  for (size_t l = 0; l < lanes.size(); ++l) {
+    const Lane read = LaneOf(timeline["lanes"].as_list()[l], tick);
+    EXPECT_EQ(read.actions, lanes[l].actions);
+    EXPECT_EQ(read.memory, lanes[l].memory);
+    ASSERT_EQ(read.times.size(), lanes[l].times.size());
+    for (size_t i = 0; i < read.times.size(); ++i) {
+      EXPECT_NEAR(read.times[i].start, lanes[l].times[i].start, tick / 2);
+      EXPECT_NEAR(read.times[i].end, lanes[l].times[i].end, tick / 2);
     }
   }
+}
+
+TEST(ToHtml, ItsLanesAreThoseOfThePicture) {
+  for (const char* name : {"gpipe", "1f1b", "zb_h1", "interleaved_1f1b", "dualpipev", "zbv"}) {
+    const int per_rank = name[0] == 'i' || name[0] == 'd' || name == std::string("zbv") ? 2 : 1;
+    Picture picture = SmallPicture();
+    picture.timelines = {GeneratedTimeline(name, {4, per_rank, 12}),
+                         GeneratedTimeline(name, {4, per_rank, 12}, {.forward = {0.3}})};
+    picture.timelines[1].lanes[0].memory.clear();
+    const Value data = DataOf(ToHtml(picture));
+    for (size_t t = 0; t < 2; ++t) {
+      SCOPED_TRACE(name);
+      ExpectLanes(data["timelines"].as_list()[t], picture.timelines[t].lanes);
+    }
+  }
+}
+
+TEST(PageData, LeavesOutWhatTheDetailSays) {
+  Picture picture = SmallPicture();
+  const Lane lane{.rank = 0,
+                  .actions = {schedule::ParseAction("0F0"), schedule::ParseAction("0SEND_F0"),
+                              schedule::ParseAction("0F1")},
+                  .times = {{0, 1}, {1, 2}, {3, 4}},
+                  .memory = {5, 6, 7}};
+  picture.timelines = {{.name = "any", .lanes = {lane}}};
+  const Value data = PageData(picture, {.communication = false, .every = 1});
+  ExpectLanes(data["timelines"].as_list()[0], {{.rank = 0,
+                                                .actions = {lane.actions[0], lane.actions[2]},
+                                                .times = {lane.times[0], lane.times[2]},
+                                                .memory = {5, 7}}});
 }
 
 TEST(ToHtml, NamesNeitherEndTheScriptNorBecomeMarkup) {
@@ -89,7 +116,7 @@ TEST(ToHtml, A64By256ProgramFits) {
     picture.timelines = {GeneratedTimeline(name, {64, 1, 256}),
                          GeneratedTimeline(name, {64, 1, 256}, costs)};
     const std::string html = ToHtml(picture);
-    EXPECT_LE(html.size(), kMaxBytes);
+    EXPECT_LE(html.size(), kMaxPageBytes);
     EXPECT_EQ(DataOf(html)["note"], Value("")) << html.size();
   }
 }
@@ -104,14 +131,14 @@ TEST(ToHtml, GiantsLoseDetailAndSaySo) {
   }
   picture.layers.resize(kMostParts + 1, picture.layers[0]);
   const std::string html = ToHtml(picture);
-  EXPECT_LE(html.size(), kMaxBytes);
+  EXPECT_LE(html.size(), kMaxPageBytes);
   const Value data = DataOf(html);
   EXPECT_THAT(data["note"].as_string(), HasSubstr("only one of every"));
   EXPECT_TRUE(data["layers"].as_list().empty());
   EXPECT_EQ(data["layer_count"].as_int(), kMostParts + 1);
   const Value& timeline = data["timelines"].as_list()[0];
   EXPECT_EQ(timeline["lane_count"].as_int(), 256);
-  EXPECT_EQ(timeline["lanes"].as_list().back().as_list()[0], Value(255));
+  EXPECT_EQ(timeline["lanes"].as_list().back()["rank"], Value(255));
 }
 
 TEST(ToHtml, AnEmptyPictureIsAPageToo) {

@@ -47,19 +47,20 @@ std::string Detail::Note() const {
   std::string note;
   if (!communication) note = "sends and receives are left out";
   if (every > 1) note += Str(", and only one of every ", every, " ranks, and the last, is drawn");
-  return note.empty() ? "" : Str("To stay below 1 MB, ", note, ".");
+  return note.empty() ? "" : Str("To keep the file small, ", note, ".");
 }
 
-std::string WriteWithin(const Picture& picture,
+std::string WriteWithin(size_t most, const Picture& picture,
                         const std::function<std::string(const Detail&)>& write) {
   const size_t lanes = MostLanes(picture);
   for (Detail detail;;
        detail.communication ? void(detail.communication = false) : void(detail.every *= 2)) {
     std::string text = write(detail);
-    if (text.size() <= kMaxBytes) return text;
+    if (text.size() <= most) return text;
     if (!detail.communication && detail.every >= lanes) {
       throw ConfigError(Str("a picture of two of the ranks alone has ", FormatBytes(text.size()),
-                            ", and 1 MB is the most: fewer micro-batches make a smaller one"));
+                            ", and the most is ", FormatBytes(most),
+                            ": fewer micro-batches make a smaller one"));
     }
   }
 }

@@ -15,8 +15,8 @@
 
 namespace strata::picture {
 
-/// The largest size of a written file.
-inline constexpr size_t kMaxBytes = 1'000'000;
+/// The largest sizes of written files.
+inline constexpr size_t kMaxSvgBytes = 1'000'000, kMaxPageBytes = 4'000'000;
 
 /// A layer of the flattened list.
 struct Layer {
@@ -65,7 +65,7 @@ struct Picture {
   std::vector<Timeline> timelines;  ///< one below the other
 };
 
-/// How much of a picture is drawn, so that a large one fits into kMaxBytes.
+/// How much of a picture is drawn, so that a large one fits into its file.
 struct Detail {
   bool communication = true;  ///< whether sends and receives are drawn
   size_t every = 1;           ///< lanes 0, every, 2*every, ... and the last one are drawn
@@ -78,9 +78,9 @@ struct Detail {
   std::string Note() const;
 };
 
-/// The result of write(detail) with the most detail that has at most kMaxBytes. Throws ConfigError
-/// when even the first and the last rank alone do not fit.
-std::string WriteWithin(const Picture& picture,
+/// The result of write(detail) with the most detail that has at most `most` bytes. Throws
+/// ConfigError when even the first and the last rank alone do not fit.
+std::string WriteWithin(size_t most, const Picture& picture,
                         const std::function<std::string(const Detail&)>& write);
 
 /// The text in a form that any document may hold. U+FFFD replaces control characters and bytes that

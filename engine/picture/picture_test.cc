@@ -32,24 +32,24 @@ TEST(WriteWithin, LeavesOutMessagesThenRanks) {
   picture.timelines = {testing::GeneratedTimeline("gpipe", {5, 1, 1})};
   std::vector<std::string> notes;
   size_t left = 4;
-  const std::string text = WriteWithin(picture, [&](const Detail& detail) {
+  const std::string text = WriteWithin(10, picture, [&](const Detail& detail) {
     notes.push_back(detail.Note());
-    return --left > 0 ? std::string(kMaxBytes + 1, 'x') : "small";
+    return --left > 0 ? std::string(11, 'x') : "small";
   });
   EXPECT_EQ(text, "small");
-  EXPECT_THAT(notes,
-              ElementsAre("", "To stay below 1 MB, sends and receives are left out.",
-                          "To stay below 1 MB, sends and receives are left out, and only one of "
-                          "every 2 ranks, and the last, is drawn.",
-                          "To stay below 1 MB, sends and receives are left out, and only one of "
-                          "every 4 ranks, and the last, is drawn."));
+  EXPECT_THAT(
+      notes, ElementsAre("", "To keep the file small, sends and receives are left out.",
+                         "To keep the file small, sends and receives are left out, and only one of "
+                         "every 2 ranks, and the last, is drawn.",
+                         "To keep the file small, sends and receives are left out, and only one of "
+                         "every 4 ranks, and the last, is drawn."));
 }
 
 TEST(WriteWithin, RefusesWhatNeverFits) {
   Picture picture;
   picture.timelines = {testing::GeneratedTimeline("gpipe", {3, 1, 1})};
   EXPECT_THAT(ConfigErrorOf([&] {
-                WriteWithin(picture, [](const Detail&) { return std::string(2'000'000, 'x'); });
+                WriteWithin(10, picture, [](const Detail&) { return std::string(11, 'x'); });
               }),
               HasSubstr("fewer micro-batches make a smaller one"));
 }

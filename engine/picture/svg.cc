@@ -406,7 +406,7 @@ class Drawing {
 }  // namespace
 
 std::string ToSvg(const Picture& picture) {
-  return WriteWithin(picture,
+  return WriteWithin(kMaxSvgBytes, picture,
                      [&](const Detail& detail) { return Drawing(picture, detail).Write(); });
 }
 

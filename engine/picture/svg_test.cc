@@ -112,11 +112,11 @@ TEST(ToSvg, GiantsFit) {
   Picture picture = SmallPicture();
   picture.timelines = {GeneratedTimeline("zb_h1", {64, 1, 256})};
   const std::string whole = ToSvg(picture);
-  EXPECT_LE(whole.size(), kMaxBytes);
-  EXPECT_THAT(whole, Not(HasSubstr("To stay below")));
+  EXPECT_LE(whole.size(), kMaxSvgBytes);
+  EXPECT_THAT(whole, Not(HasSubstr("To keep the file small")));
   picture.timelines = {GeneratedTimeline("zb_h1", {128, 1, 512})};
   const std::string part = ToSvg(picture);
-  EXPECT_LE(part.size(), kMaxBytes);
+  EXPECT_LE(part.size(), kMaxSvgBytes);
   EXPECT_THAT(part, HasSubstr("rank 127"));
   ExpectWellFormed(part);
 }

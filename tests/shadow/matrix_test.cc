@@ -69,8 +69,8 @@ class MatrixTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(MatrixTest, HasTheCpusBitsAndNeitherRacesNorStalls) {
   const Case& c = GetParam();
-  // Products with few rows, max pools and batch norm have kernels of our own on the CPU alone,
-  // which add up in another order; here both use ATen's.
+  // Products with few rows have kernels of our own on the CPU alone, which add up in another order;
+  // here both use ATen's.
   const WithoutAvx2 exact;
   const Outcome cpu = Train(c, "cpu");
   for (const char* transport : {"threads", "nccl"}) {

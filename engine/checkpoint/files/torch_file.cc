@@ -120,6 +120,7 @@ void TorchFile::ReadArchive() {
   const std::string folder = pickle->name.substr(0, pickle->name.size() - std::strlen("data.pkl"));
   Storages storages;
   for (const ZipEntry& entry : entries) {
+    if (entry.method != 0) Refuse(Str("its entry ", QuotedName(entry.name), " is compressed"));
     if (entry.name == folder + "byteorder" && entry.bytes < 100 && read(entry) != "little") {
       Refuse("its numbers are big-endian");
     }

@@ -45,7 +45,7 @@ class Reader {
   };
 
   [[noreturn]] void Refuse(const std::string& what) const {
-    throw WorldError(Str(file_.path(), " is no PyTorch file, or a damaged one: ", what));
+    throw WorldError(Str(file_.path(), ": no zip archive, or a damaged one: ", what));
   }
 
   /// Reads `count` bytes from `offset` on. Both numbers come from the file, so they are checked
@@ -94,26 +94,26 @@ class Reader {
     if (head.size() < whole) Refuse("its zip directory is cut off");
     place += whole;
     ZipEntry entry = {std::string(head.substr(kEntryBytes, name)), At<uint32_t>(head, 42),
-                      At<uint32_t>(head, 24)};
-    int64_t packed = At<uint32_t>(head, 20);
-    Read64(head.substr(kEntryBytes + name, extra), entry, packed);
-    const bool is_encrypted = At<uint16_t>(head, 8) & 1;
-    if (At<uint16_t>(head, 10) != 0 || is_encrypted || packed != entry.bytes) {
-      Refuse(Str("its entry ", QuotedName(entry.name), " is compressed or encrypted"));
+                      At<uint32_t>(head, 20), At<uint32_t>(head, 24), At<uint16_t>(head, 10)};
+    Read64(head.substr(kEntryBytes + name, extra), entry);
+    if (At<uint16_t>(head, 8) & 1)
+      Refuse(Str("its entry ", QuotedName(entry.name), " is encrypted"));
+    if (entry.method == 0 && entry.packed != entry.bytes) {
+      Refuse(Str("its entry ", QuotedName(entry.name), " has two sizes"));
     }
     entry.offset = DataOf(entry);
     return entry;
   }
 
   /// Reads from the extra field the numbers that did not fit 32 bits. They are in this order.
-  static void Read64(std::string_view extra, ZipEntry& entry, int64_t& packed) {
+  static void Read64(std::string_view extra, ZipEntry& entry) {
     while (extra.size() >= 4) {
       const auto id = At<uint16_t>(extra, 0);
       const size_t size = std::min<size_t>(At<uint16_t>(extra, 2), extra.size() - 4);
       std::string_view fields = extra.substr(4, size);
       extra.remove_prefix(4 + size);
       if (id != 1) continue;
-      for (int64_t* number : {&entry.bytes, &packed, &entry.offset}) {
+      for (int64_t* number : {&entry.bytes, &entry.packed, &entry.offset}) {
         if (*number != kSaturated || fields.size() < 8) continue;
         *number = At<int64_t>(fields, 0);
         fields.remove_prefix(8);
@@ -128,7 +128,8 @@ class Reader {
     if (!head.starts_with("PK\x03\x04")) Refuse(Str(QuotedName(entry.name), " is not in it"));
     const int64_t begin =
         entry.offset + kHeadBytes + At<uint16_t>(head, 26) + At<uint16_t>(head, 28);
-    if (entry.bytes < 0 || begin > file_.size() || entry.bytes > file_.size() - begin) {
+    if (entry.bytes < 0 || entry.packed < 0 || begin > file_.size() ||
+        entry.packed > file_.size() - begin) {
       Refuse(Str("its entry ", QuotedName(entry.name), " ends beyond the file"));
     }
     return begin;

@@ -1,5 +1,5 @@
-// ReadZip(): finds the entries of a zip archive whose bytes are stored uncompressed, as
-// torch.save() writes them. It reads the directory, and decompresses nothing.
+// ReadZip(): finds the entries of a zip archive, such as torch.save() and numpy.savez() write. It
+// reads the directory, and decompresses nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,14 @@ namespace strata {
 struct ZipEntry {
   std::string name;
   int64_t offset = 0;
-  int64_t bytes = 0;
+  int64_t packed = 0;  ///< bytes in the file
+  int64_t bytes = 0;   ///< once decompressed
+  int method = 0;      ///< 0: not compressed, then packed == bytes; 8: deflate
 };
 
 /// The entries of the archive, in its order. The file is not trusted: throws WorldError that names
-/// the file and the entry for a damaged directory, entries beyond the file, compressed or encrypted
-/// ones, and more than a million of them.
+/// the file and the entry for a damaged directory, entries beyond the file, encrypted ones, and
+/// more than a million of them.
 std::vector<ZipEntry> ReadZip(const InputFile& file);
 
 }  // namespace strata

@@ -260,30 +260,11 @@ int PortOf(const std::string& job_id) {
   return 20'000 + static_cast<int>(std::stoull(Digest(job_id).substr(1), nullptr, 16) % 9'000);
 }
 
-/// SageMaker's hosts, sorted by name; empty outside SageMaker.
-std::vector<std::string> SageMakerHosts(Reader& reader) {
-  std::vector<std::string> hosts = reader.Expanded("SM_HOSTS", [](const std::string& text) {
-    std::vector<std::string> names;
-    const Value list = Value::FromJson(text);
-    for (const Value& host : list.as_list()) names.push_back(host.as_string());
-    return names;
-  });
-  std::sort(hosts.begin(), hosts.end());
-  return hosts;
-}
-
-/// The machine of rank 0 according to lists of hosts, for when MASTER_ADDR is not set; "" if there
-/// is no list.
-std::string MasterByHosts(Reader& reader) {
-  if (reader.Has("AZ_BATCH_MASTER_NODE")) {
-    return Split(reader.Text("AZ_BATCH_MASTER_NODE"), ':').front();
-  }
-  if (reader.Has("AZ_BATCHAI_MPI_MASTER_NODE")) return reader.Text("AZ_BATCHAI_MPI_MASTER_NODE");
-  if (reader.Has("SLURM_PROCID") || reader.hides_slurms_step()) {
-    const std::vector<std::string> hosts = SlurmHosts(reader);
-    if (!hosts.empty()) return hosts.front();
-  }
-  const std::vector<std::string> hosts = SageMakerHosts(reader);
+/// The machine of rank 0 according to Slurm's list of hosts, for when MASTER_ADDR is not set; "" if
+/// there is no list.
+std::string MasterBySlurm(Reader& reader) {
+  if (!reader.Has("SLURM_PROCID") && !reader.hides_slurms_step()) return "";
+  const std::vector<std::string> hosts = SlurmHosts(reader);
   return hosts.empty() ? "" : hosts.front();
 }
 
@@ -302,7 +283,7 @@ void ReadStore(Reader& reader, const DiscoveryOptions& options, RankPlace& place
     reader.Missing(port ? "MASTER_ADDR" : "MASTER_PORT", "the store of torchrun's agent");
   }
   if (place.is_local() && !place.store_is_served) place.store_host = "127.0.0.1";
-  if (place.store_host.empty()) place.store_host = MasterByHosts(reader);
+  if (place.store_host.empty()) place.store_host = MasterBySlurm(reader);
   if (place.store_host.empty()) {
     reader.Missing("MASTER_ADDR",
                    "the ranks are on several machines; say where rank 0 is: MASTER_ADDR=HOST, or "
@@ -401,28 +382,12 @@ std::optional<Discovery> DiscoverPod(Reader& reader, const DiscoveryOptions& opt
   return DiscoverNode(reader, options, "PyTorchJob", *node.number, *nodes.number, per_node);
 }
 
-std::optional<Discovery> DiscoverSageMaker(Reader& reader, const DiscoveryOptions& options) {
-  const std::vector<std::string> hosts = SageMakerHosts(reader);
-  if (hosts.size() < 2) return std::nullopt;
-  const std::string& current = reader.Text("SM_CURRENT_HOST");
-  if (current.empty()) reader.Missing("SM_CURRENT_HOST", "which of SM_HOSTS this machine is");
-  const auto host = std::find(hosts.begin(), hosts.end(), current);
-  if (host == hosts.end()) reader.Fail(Str("SM_CURRENT_HOST = ", current, " is not in SM_HOSTS"));
-  int per_node = options.ranks_per_node;
-  if (per_node == 0) per_node = reader.Number("SM_NUM_GPUS", 0, kLargestWorld).value_or(0);
-  if (per_node == 0) {
-    reader.Missing("SM_NUM_GPUS", "how many ranks each machine runs; say it: --nproc_per_node=N");
-  }
-  return DiscoverNode(reader, options, "SageMaker", static_cast<int>(host - hosts.begin()),
-                      static_cast<int>(hosts.size()), per_node);
-}
-
 std::optional<Discovery> DiscoverLauncher(Reader& reader, const DiscoveryOptions& options,
                                           bool only_torchrun) {
   if (auto pod = DiscoverPod(reader, options)) return pod;
   const std::vector<Claim> claims = ReadClaims(reader, only_torchrun);
-  if (!claims.empty()) return DiscoverRank(reader, options, claims);
-  return only_torchrun ? std::nullopt : DiscoverSageMaker(reader, options);
+  if (claims.empty()) return std::nullopt;
+  return DiscoverRank(reader, options, claims);
 }
 
 std::optional<Discovery> DiscoverFrom(Reader& reader, const DiscoveryOptions& options,

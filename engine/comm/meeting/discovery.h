@@ -10,12 +10,10 @@
 //   Slurm (srun)           SLURM_PROCID SLURM_STEP_NUM_TASKS|SLURM_NTASKS SLURM_LOCALID,
 //                          SLURM_STEP_NODELIST|SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE
 //   Kubernetes PyTorchJob  RANK WORLD_SIZE, PET_NPROC_PER_NODE PET_NNODES PET_NODE_RANK
-//   SageMaker              SM_HOSTS SM_CURRENT_HOST SM_NUM_GPUS
 //
 // Rank 0's address is loopback if all ranks are on this machine. Else it is the first of these that
-// is set: the command line's, MASTER_ADDR and MASTER_PORT, AZ_BATCH_MASTER_NODE or
-// AZ_BATCHAI_MPI_MASTER_NODE (Azure), the first of Slurm's nodes (the step's; for mpirun inside
-// Slurm the allocation's), the first of SM_HOSTS.
+// is set: the command line's, MASTER_ADDR and MASTER_PORT, the first of Slurm's nodes (the step's;
+// for mpirun inside Slurm the allocation's).
 #pragma once
 
 #include <map>
@@ -49,16 +47,15 @@ struct DiscoveryOptions {
 struct Discovery {
   std::string launcher;  ///< the name of the outside launcher for messages: "torchrun", "Slurm"
   RankPlace place = {};  ///< the place of the first of these ranks
-  /// More than 1 where the outside launcher starts one process for each machine (PyTorchJob,
-  /// SageMaker).
+  /// More than 1 where the outside launcher starts one process for each machine (PyTorchJob).
   int ranks = 1;
 };
 
 /// Finds the place that the environment gives this process. Returns nothing if no outside launcher
-/// has set its variables, or if Slurm has a single task or SageMaker a single host, as in an
-/// interactive shell. Throws ConfigError if a variable is missing or not a number, a rank is not
-/// below the world size, two outside launchers disagree, or rank 0's address is unknown. The text
-/// lists all variables that were read.
+/// has set its variables, or if Slurm has a single task, as in an interactive shell. Throws
+/// ConfigError if a variable is missing or not a number, a rank is not below the world size, two
+/// outside launchers disagree, or rank 0's address is unknown. The text lists all variables that
+/// were read.
 std::optional<Discovery> Discover(const Environment& environment,
                                   const DiscoveryOptions& options = {});
 

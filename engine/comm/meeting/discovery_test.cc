@@ -53,8 +53,12 @@ const Environment kDaemon = With(kSlurm, {{"SLURM_PROCID", "0"},
 // The variables that Slurm's MPI plugin adds for the only task of a step, where PMIx is the site's
 // default.
 const Environment kSlurmsPmix = {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.77.0"}};
-const Environment kSageMaker = {
-    {"SM_HOSTS", R"(["algo-2","algo-1"])"}, {"SM_CURRENT_HOST", "algo-2"}, {"SM_NUM_GPUS", "2"}};
+const Environment kPod = {{"RANK", "1"},
+                          {"WORLD_SIZE", "8"},
+                          {"MASTER_ADDR", "m-0"},
+                          {"MASTER_PORT", "31456"},
+                          {"PET_NPROC_PER_NODE", "4"},
+                          {"PET_NNODES", "2"}};
 
 struct Case {
   const char* name;
@@ -128,9 +132,6 @@ INSTANTIATE_TEST_SUITE_P(
                   With(kOpenMpi,
                        {{"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})),
              "Open MPI: 3/4 0/1 x1 at node07"},
-        Case{"AzureMl", With(kOpenMpi, {{"AZ_BATCH_MASTER_NODE", "10.0.0.4:6000"}}),
-             "Open MPI: 3/4 1/2 x1 at 10.0.0.4:29500"},
-        Case{"SageMakersMpi", With(kOpenMpi, kSageMaker), "Open MPI: 3/4 1/2 x1 at algo-1:29500"},
         Case{"IntelMpi",
              {{"PMI_RANK", "1"},
               {"PMI_SIZE", "2"},
@@ -191,16 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"PyTorchJob",
              {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "m-0"}, {"MASTER_PORT", "31456"}},
              "torchrun: 1/2 0/1 x1 at m-0:31456"},
-        Case{"PyTorchJobOfSeveralRanksAPod",
-             {{"RANK", "1"},
-              {"WORLD_SIZE", "8"},
-              {"MASTER_ADDR", "m-0"},
-              {"MASTER_PORT", "31456"},
-              {"PET_NPROC_PER_NODE", "4"},
-              {"PET_NNODES", "2"}},
-             "PyTorchJob: 4/8 0/4 x4 at m-0:31456"},
-        Case{"SageMaker", kSageMaker, "SageMaker: 2/4 0/2 x2 at algo-1:29500"},
-        Case{"SageMakerOnOneHost", With(kSageMaker, {{"SM_HOSTS", R"(["algo-2"])"}}), "none"}),
+        Case{"PyTorchJobOfSeveralRanksAPod", kPod, "PyTorchJob: 4/8 0/4 x4 at m-0:31456"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class RefusedTest : public testing::TestWithParam<Case> {};
@@ -252,12 +244,7 @@ INSTANTIATE_TEST_SUITE_P(
              "PET_NPROC_PER_NODE = auto leaves"},
         Case{"PodsWithoutTheirNumber",
              {{"RANK", "0"}, {"PET_NPROC_PER_NODE", "2"}},
-             "PET_NNODES is missing"},
-        Case{"SageMakerWithoutGpus", With(kSageMaker, {{"SM_NUM_GPUS", "0"}}),
-             "SM_NUM_GPUS is missing: how many ranks"},
-        Case{"SageMakersStranger", With(kSageMaker, {{"SM_CURRENT_HOST", "algo-9"}}),
-             "SM_CURRENT_HOST = algo-9 is not in SM_HOSTS"},
-        Case{"SageMakersNoJson", With(kSageMaker, {{"SM_HOSTS", "algo"}}), "SM_HOSTS: "}),
+             "PET_NNODES is missing"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(DiscoverTest, TheTableOfWhatWasRead) {
@@ -288,8 +275,7 @@ TEST(DiscoverTest, TheSecretIsOnlyTheEnvironments) {
 TEST(DiscoverTest, TheCommandLineHolds) {
   EXPECT_EQ(Show(Discover(kOpenMpi, {.master_addr = "h2", .master_port = 4000})),
             "Open MPI: 3/4 1/2 x1 at h2:4000");
-  EXPECT_EQ(Show(Discover(kSageMaker, {.ranks_per_node = 3})),
-            "SageMaker: 3/6 0/3 x3 at algo-1:29500");
+  EXPECT_EQ(Show(Discover(kPod, {.ranks_per_node = 3})), "PyTorchJob: 3/6 0/3 x3 at m-0:31456");
 }
 
 TEST(DiscoverTest, JobsOnOneMachineMeetAtDifferentPorts) {
@@ -398,7 +384,7 @@ TEST(PlaceFromInitTest, Refusals) {
   EXPECT_THAT(error({.rank = 0}, {}), StartsWith("WORLD_SIZE is missing"));
   EXPECT_THAT(error({.rank = 1}, kTorchrun), StartsWith("rank = 1, but the environment says 3"));
   EXPECT_THAT(error({.discover = false}, kOpenMpi), StartsWith("neither the call nor"));
-  EXPECT_THAT(error({.init_method = "tcp://h2:4000"}, kSageMaker), HasSubstr("strata train"));
+  EXPECT_THAT(error({.init_method = "tcp://h2:4000"}, kPod), HasSubstr("strata train"));
   for (const char* method : {"", "env", "tcp://", "tcp://:4000", "tcp://h:", "tcp://h:x",
                              "tcp://h:70000", "tcp://h/p", "file://relative", "mpi://"}) {
     EXPECT_THAT(error({.init_method = method, .rank = 0, .world_size = 1}, {}),

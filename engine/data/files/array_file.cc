@@ -9,7 +9,9 @@
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/safetensors.h"
+#include "engine/checkpoint/files/zip_file.h"
 #include "engine/data/files/inflate.h"
 #include "engine/data/files/mapped_file.h"
 
@@ -22,8 +24,6 @@ using Owner = std::shared_ptr<const void>;
 constexpr size_t kMostInflated = size_t{1} << 36;
 constexpr Bytes kNpyMagic = "\x93NUMPY";
 constexpr Bytes kZipMagic = "PK\x03\x04";
-constexpr Bytes kZipEnd = "PK\x05\x06";
-constexpr Bytes kZipEntry = "PK\x01\x02";
 
 [[noreturn]] void Refuse(const std::string& where, const std::string& what) {
   throw WorldError(Str(where, ": ", what));
@@ -115,87 +115,26 @@ Array ReadNpy(std::string name, Bytes bytes, Owner owner, const std::string& whe
                 where);
 }
 
-// .npz: a ZIP archive of .npy files. Its members are listed in the directory at the end of the
-// file.
+// .npz: a ZIP archive of .npy files.
 
-struct ZipMember {
-  std::string name;
-  Bytes bytes;  // as stored in the file, perhaps compressed
-  uint64_t method = 0, size = 0;
-};
-
-/// A size of a directory entry. In a large archive it is 0xffffffff, and the real number is in the
-/// extra field with id 1; `place` is the offset there, and is advanced.
-uint64_t ZipSize(uint64_t size, Bytes extra, size_t& place, const std::string& where) {
-  if (size != 0xffffffff) return size;
-  for (size_t at = 0; at + 4 <= extra.size();) {
-    const uint64_t id = Little(extra, at, 2, where), length = Little(extra, at + 2, 2, where);
-    if (id == 1) {
-      place += 8;
-      return Little(extra, at + 4 + place - 8, 8, where);
-    }
-    at += 4 + length;
-  }
-  Refuse(where, "the archive's directory is broken");
-}
-
-/// Reads the directory entry at `at`, and moves `at` behind it.
-ZipMember NextMember(Bytes file, size_t& at, const std::string& where) {
-  if (file.substr(std::min(at, file.size()), 4) != kZipEntry) {
-    Refuse(where, "the archive's directory is broken");
-  }
-  const size_t name_length = Little(file, at + 28, 2, where);
-  const size_t extra_length = Little(file, at + 30, 2, where);
-  const size_t comment_length = Little(file, at + 32, 2, where);
-  if (at + 46 + name_length + extra_length > file.size()) Refuse(where, "the file is cut off");
-  const Bytes extra = file.substr(at + 46 + name_length, extra_length);
-  ZipMember member;
-  member.name = file.substr(at + 46, name_length);
-  member.method = Little(file, at + 10, 2, where);
-  size_t place = 0;
-  member.size = ZipSize(Little(file, at + 24, 4, where), extra, place, where);
-  const uint64_t stored = ZipSize(Little(file, at + 20, 4, where), extra, place, where);
-  const uint64_t local = ZipSize(Little(file, at + 42, 4, where), extra, place, where);
-  // The member's local header repeats the name, and its extra field may have another length than
-  // the one in the directory.
-  if (local > file.size()) Refuse(where, "the archive's directory is broken");
-  const uint64_t begin =
-      local + 30 + Little(file, local + 26, 2, where) + Little(file, local + 28, 2, where);
-  if (file.substr(local, 4) != kZipMagic || begin > file.size() || stored > file.size() - begin) {
-    Refuse(where, Str("the member ", member.name, " lies outside of the file"));
-  }
-  member.bytes = file.substr(begin, stored);
-  at += 46 + name_length + extra_length + comment_length;
-  return member;
-}
-
-Array ReadMember(const ZipMember& member, const Owner& file, const std::string& path) {
-  const std::string where = Str(path, ": ", member.name);
-  std::string name = member.name;
+Array ReadMember(const ZipEntry& entry, Bytes file, const Owner& owner, const std::string& path) {
+  const std::string where = Str(path, ": ", entry.name);
+  const Bytes packed =
+      file.substr(static_cast<size_t>(entry.offset), static_cast<size_t>(entry.packed));
+  const auto size = static_cast<size_t>(entry.bytes);
+  std::string name = entry.name;
   if (name.ends_with(".npy")) name.resize(name.size() - 4);
-  if (member.method == 0) return ReadNpy(name, member.bytes, file, where);
-  if (member.method != 8) Refuse(where, Str("compression ", member.method, " is not read"));
-  if (member.size > kMostInflated) Refuse(where, "too large once it is inflated");
-  const auto content =
-      std::make_shared<const std::string>(InflateRaw(member.bytes, where, member.size));
+  if (entry.method == 0) return ReadNpy(name, packed, owner, where);
+  if (entry.method != 8) Refuse(where, Str("compression ", entry.method, " is not read"));
+  if (size > kMostInflated) Refuse(where, "too large once it is inflated");
+  const auto content = std::make_shared<const std::string>(InflateRaw(packed, where, size));
   return ReadNpy(name, *content, content, where);
 }
 
 std::vector<Array> ReadNpz(Bytes bytes, const Owner& owner, const std::string& path) {
-  const size_t end = bytes.rfind(kZipEnd);
-  if (end == bytes.npos || end + 22 > bytes.size())
-    Refuse(path, "the file is cut off: an archive ends with its directory");
-  const uint64_t count = Little(bytes, end + 10, 2, path);
-  size_t at = Little(bytes, end + 16, 4, path);
-  if (at == 0xffffffff || count == 0xffff) {
-    // In an archive beyond 4 GiB the locator before the end record points to the large end record.
-    if (end < 20) Refuse(path, "the archive's end is broken");
-    const uint64_t large = Little(bytes, end - 20 + 8, 8, path);
-    at = Little(bytes, std::min<uint64_t>(large, bytes.size()) + 48, 8, path);
-  }
   std::vector<Array> arrays;
-  for (uint64_t i = 0; i < count; ++i) {
-    arrays.push_back(ReadMember(NextMember(bytes, at, path), owner, path));
+  for (const ZipEntry& entry : ReadZip(InputFile(path))) {
+    arrays.push_back(ReadMember(entry, bytes, owner, path));
   }
   return arrays;
 }
@@ -248,12 +187,14 @@ std::vector<Array> ReadArrays(const std::string& path) {
     owner = content;
   }
   if (bytes.starts_with(kNpyMagic)) return {ReadNpy("", bytes, owner, path)};
-  if (bytes.starts_with(kZipMagic)) return ReadNpz(bytes, owner, path);
+  if (owner == file && bytes.starts_with(kZipMagic)) return ReadNpz(bytes, owner, path);
+  // Safetensors begin with the length of their header, in 64 bits; those of IDX have a dim of 0
+  // there.
+  if (owner == file && bytes.substr(0, 9).ends_with(Bytes("\0\0\0\0{", 5))) {
+    return ReadSafetensorsArrays(path, bytes, owner);
+  }
   if (bytes.size() >= 4 && bytes.starts_with(Bytes("\0\0", 2))) {
     return {ReadIdx(bytes, owner, path)};
-  }
-  if (bytes.size() >= 9 && bytes[8] == '{' && owner == file) {
-    return ReadSafetensorsArrays(path, bytes, owner);
   }
   Refuse(path, Str("expected a file of arrays (.npy, .npz, .safetensors or IDX), got ",
                    bytes.size(), " other bytes"));

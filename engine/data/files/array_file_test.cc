@@ -59,6 +59,46 @@ TEST_F(ArrayFileTest, RefusesWhatItWouldReadWrongly) {
               AllOf(HasSubstr("no array \"z\""), HasSubstr("x, y")));
 }
 
+std::string Little(uint64_t number, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(number >> (8 * i));
+  return text;
+}
+
+/// A .npz of `count` times the member, "0.npy", "1.npy", ... The number of members stands in the
+/// end record of 64 bits, as zipfile of Python writes it where 16 bits do not suffice.
+std::string Npz(uint64_t count, const std::string& member) {
+  std::string files, directory;
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::string name = Str(i, ".npy"), size = Little(member.size(), 4);
+    const std::string head = Little(0, 14) + size + size + Little(name.size(), 2);
+    directory +=
+        "PK\x01\x02" + Little(0, 2) + head + Little(0, 12) + Little(files.size(), 4) + name;
+    files += "PK\x03\x04" + head + Little(0, 2) + name + member;
+  }
+  const std::string end64 = "PK\x06\x06" + Little(44, 8) + Little(0, 12) + Little(count, 8) +
+                            Little(count, 8) + Little(directory.size(), 8) +
+                            Little(files.size(), 8);
+  const std::string locator =
+      "PK\x06\x07" + Little(0, 4) + Little(files.size() + directory.size(), 8) + Little(1, 4);
+  return files + directory + end64 + locator + "PK\x05\x06" + Little(0, 4) + Little(0xffffffff, 4) +
+         Little(directory.size(), 4) + Little(files.size(), 4) + Little(0, 2);
+}
+
+TEST_F(ArrayFileTest, AnArchiveMayHaveMoreMembersThan16BitsCount) {
+  const std::string path = Write("many.npz", Npz(70'000, Content(TestData("scalar.npy"))));
+  EXPECT_EQ(ReadArrays(path).size(), 70'000u);
+  EXPECT_THAT(Values<int64_t>(ReadArray(path, "69999")), ElementsAre(7));
+}
+
+/// The length of the header begins with the bytes of IDX, two zeros.
+TEST_F(ArrayFileTest, SafetensorsMayHaveAHeaderOf64KiB) {
+  std::string header = R"({"x": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})";
+  header.resize(1 << 16, ' ');
+  const std::string path = Write("a.safetensors", Little(header.size(), 8) + header + "\x09");
+  EXPECT_THAT(Values<uint8_t>(ReadArray(path, "x")), ElementsAre(9));
+}
+
 /// A file that is cut off anywhere must give an error that names it; nothing may be read beyond its
 /// end.
 TEST_F(ArrayFileTest, FilesThatAreCutOffAreNamed) {

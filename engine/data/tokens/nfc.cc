@@ -1,116 +1,49 @@
-// Normalisation to NFC in three passes: decompose every character completely, sort runs of
-// combining characters by their class, and compose again from left to right. A byte that is not
-// UTF-8 ends a run. The tables in the .inc files are made by make_unicode_classes.py.
+// utf8proc has the tables and composes. The marks behind a character are sorted here, since
+// utf8proc's own sorting takes quadratic time for a long run of them. A byte that is not UTF-8 ends
+// a run.
 #include "engine/data/tokens/nfc.h"
+
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <unordered_map>
+#include <vector>
 
 #include "engine/data/tokens/utf8.h"
 
 namespace strata::data {
 namespace {
 
-/// A range of characters with the same combining class; they are sorted by class before they
-/// compose.
-struct ClassRange {
-  char32_t first, last;
-  uint8_t combining_class;
-};
+using Codes = std::vector<utf8proc_int32_t>;
 
-struct Composition {
-  // If `second` is 0, `code` is only another code of `first`.
-  char32_t code, first, second;
-  bool composes;
-};
+int ClassOf(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-#include "engine/data/tokens/unicode_compositions.inc"
-
-// Hangul syllables compose by a rule: a leading consonant, a vowel, and perhaps a trailing
-// consonant (The Unicode Standard, 3.12).
-constexpr char32_t kSyllables = 0xac00, kLeads = 0x1100, kVowels = 0x1161, kTrails = 0x11a7;
-constexpr char32_t kLeadCount = 19, kVowelCount = 21, kTrailCount = 28;
-constexpr char32_t kSyllableCount = kLeadCount * kVowelCount * kTrailCount;
-
-int ClassOf(char32_t c) {
-  const auto* after = std::ranges::upper_bound(kClasses, c, {}, &ClassRange::first);
-  if (after == std::begin(kClasses) || c > (after - 1)->last) return 0;
-  return (after - 1)->combining_class;
-}
-
-void Decompose(char32_t c, std::u32string& to) {
-  if (c >= kSyllables && c < kSyllables + kSyllableCount) {
-    const char32_t place = c - kSyllables, pair = place / kTrailCount;
-    to += kLeads + pair / kVowelCount;
-    to += kVowels + pair % kVowelCount;
-    if (place % kTrailCount > 0) to += kTrails + place % kTrailCount;
-    return;
-  }
-  const auto* found = std::ranges::lower_bound(kCompositions, c, {}, &Composition::code);
-  if (found == std::end(kCompositions) || found->code != c) {
-    to += c;
-    return;
-  }
-  Decompose(found->first, to);
-  if (found->second) Decompose(found->second, to);
-}
-
-uint64_t PairOf(char32_t first, char32_t second) { return uint64_t{first} << 32 | second; }
-
-/// The character that both compose to; 0 if they do not compose.
-char32_t Composed(char32_t first, char32_t second) {
-  const char32_t lead = first - kLeads, vowel = second - kVowels;
-  if (lead < kLeadCount && vowel < kVowelCount) {
-    return kSyllables + (lead * kVowelCount + vowel) * kTrailCount;
-  }
-  const char32_t syllable = first - kSyllables, trail = second - kTrails;
-  if (syllable < kSyllableCount && syllable % kTrailCount == 0 && trail > 0 &&
-      trail < kTrailCount) {
-    return first + trail;
-  }
-  static const auto pairs = [] {
-    std::unordered_map<uint64_t, char32_t> known;
-    for (const Composition& one : kCompositions) {
-      if (one.composes) known.emplace(PairOf(one.first, one.second), one.code);
-    }
-    return known;
-  }();
-  const auto found = pairs.find(PairOf(first, second));
-  return found == pairs.end() ? 0 : found->second;
+void Decompose(char32_t c, Codes& to) {
+  utf8proc_int32_t parts[8];  // NFC's longest decomposition has 4
+  const auto code = static_cast<utf8proc_int32_t>(c);
+  int boundary = 0;  // of graphemes, which are not asked for
+  const auto count =
+      utf8proc_decompose_char(code, parts, std::size(parts), UTF8PROC_DECOMPOSE, &boundary);
+  to.insert(to.end(), parts, parts + count);
 }
 
 /// Sorts each run of combining characters by their classes.
-void Order(std::u32string& text) {
+void Order(Codes& text) {
   for (auto begin = text.begin(); begin != text.end();) {
-    const auto end = std::find_if(begin, text.end(), [](char32_t c) { return ClassOf(c) == 0; });
-    std::stable_sort(begin, end, [](char32_t a, char32_t b) { return ClassOf(a) < ClassOf(b); });
+    const auto end = std::find_if(begin, text.end(), [](auto c) { return ClassOf(c) == 0; });
+    std::ranges::stable_sort(begin, end, {}, ClassOf);
     begin = end == text.end() ? end : end + 1;
   }
 }
 
-/// Composes each character with the last starter (a character of class 0) before it, unless a
-/// character between them blocks this: one of the same or a higher class.
-std::u32string Compose(const std::u32string& text) {
-  std::u32string composed;
-  size_t starter = text.npos;
-  int last_class = 0;
-  for (const char32_t c : text) {
-    const int own_class = ClassOf(c);
-    const bool has_starter = starter != text.npos;
-    const bool is_next = has_starter && composed.size() - 1 == starter;
-    if (has_starter && (is_next || last_class < own_class)) {
-      if (const char32_t both = Composed(composed[starter], c)) {
-        composed[starter] = both;
-        continue;
-      }
-    }
-    if (own_class == 0) starter = composed.size();
-    last_class = own_class;
-    composed += c;
-  }
-  return composed;
+void AppendComposed(Codes& decomposed, std::string& to) {
+  Order(decomposed);
+  const auto count =
+      utf8proc_normalize_utf32(decomposed.data(), std::ssize(decomposed),
+                               utf8proc_option_t(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
+  decomposed.resize(static_cast<size_t>(count));
+  for (const auto c : decomposed) AppendUtf8(static_cast<char32_t>(c), to);
+  decomposed.clear();
 }
 
 }  // namespace
@@ -121,23 +54,18 @@ bool IsPlainNfc(std::string_view text) {
 
 std::string ToNfc(std::string_view text) {
   std::string result;
-  std::u32string decomposed;
-  const auto flush = [&] {
-    Order(decomposed);
-    for (const char32_t c : Compose(decomposed)) AppendUtf8(c, result);
-    decomposed.clear();
-  };
+  Codes decomposed;
   while (!text.empty()) {
     const Character character = FirstCharacter(text);
     if (character.bytes > 0) {
       Decompose(character.code, decomposed);
     } else {
-      flush();
+      AppendComposed(decomposed, result);
       result += text[0];
     }
     text.remove_prefix(std::max<size_t>(character.bytes, 1));
   }
-  flush();
+  AppendComposed(decomposed, result);
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Compares with Python's unicodedata, whose digests make_unicode_classes.py prints.
+// Compares with Python's unicodedata, whose digests make_nfc_digests.py prints.
 #include "engine/data/tokens/nfc.h"
 
 #include <gtest/gtest.h>
@@ -71,6 +71,16 @@ TEST(Nfc, OfDrawnTextsIsPythons) {
     digest.Add(ToNfc(TextOf(text)));
   }
   EXPECT_EQ(digest.value(), 0xf9c2b555be5b34aau);
+}
+
+/// Sorting this run by swaps of neighbours takes hours.
+TEST(Nfc, SortsALongRunOfMarks) {
+  const auto marks = [](char32_t mark, size_t count) {
+    return TextOf(std::u32string(count, mark));
+  };
+  constexpr size_t kCount = 1 << 20;
+  EXPECT_EQ(ToNfc("a" + marks(0x301, kCount) + marks(0x323, kCount)),
+            TextOf(U"\u1ea1") + marks(0x323, kCount - 1) + marks(0x301, kCount));
 }
 
 TEST(Nfc, KeepsWhatIsNotUtf8) {

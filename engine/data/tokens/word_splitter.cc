@@ -3,27 +3,12 @@
 // linear in the text.
 #include "engine/data/tokens/word_splitter.h"
 
-#include <algorithm>
-#include <array>
-#include <iterator>
+#include <utf8proc.h>
 
 #include "engine/data/tokens/utf8.h"
 
 namespace strata::data {
 namespace {
-
-struct Range {
-  char32_t first, last;
-};
-
-#include "engine/data/tokens/unicode_classes.inc"
-
-template <size_t kSize>
-bool IsIn(const Range (&ranges)[kSize], char32_t c) {
-  const auto* after = std::upper_bound(std::begin(ranges), std::end(ranges), c,
-                                       [](char32_t a, const Range& b) { return a < b.first; });
-  return after != std::begin(ranges) && c <= (after - 1)->last;
-}
 
 /// Stands for a byte that is not UTF-8, and for the end of the text: it is neither letter, number
 /// nor space.
@@ -47,12 +32,14 @@ bool IsLine(char32_t c) { return c == '\r' || c == '\n'; }
 
 bool IsLetter(char32_t c) {
   if (c < 0x80) return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-  return IsIn(kLetters, c);
+  const int category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
 bool IsNumber(char32_t c) {
   if (c < 0x80) return c >= '0' && c <= '9';
-  return IsIn(kNumbers, c);
+  const int category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
 
 bool IsSpace(char32_t c) {
