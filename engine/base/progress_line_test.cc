@@ -42,8 +42,8 @@ TEST_F(ProgressLineTest, SaysNothingOfShortWork) {
 TEST_F(ProgressLineTest, SaysALineEveryTwoSeconds) {
   ProgressLine line("reading weights", 60);
   Work(line, 60, 0.125);  // exact in binary
-  EXPECT_THAT(lines_,
-              ElementsAre("reading weights, 26 %", "reading weights, 53 %", "reading weights, 80 %"));
+  EXPECT_THAT(lines_, ElementsAre("reading weights, 26 %", "reading weights, 53 %",
+                                  "reading weights, 80 %"));
 }
 
 TEST_F(ProgressLineTest, CountsWhereAsked) {
