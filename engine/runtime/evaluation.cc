@@ -232,11 +232,13 @@ std::optional<Predicted> Evaluation::Predict(int64_t part) {
   if (!test_data_) throw ConfigError("the job has no data.test, which predictions are made for");
   CheckOrder(context_.job.test_data);
   if (part >= test_data_->runs_per_pass()) return std::nullopt;
+  ProgressLine line("predicting", test_data_->runs_per_pass(), ProgressForm::kCount);
   const auto feed = test_data_->Next(part);
   Outputs outputs;
   outputs.list.resize(static_cast<size_t>(feed->most() * context_.replicas));
   const PredictionAsked asked = {.first_micro_batch = FirstOfRun(part)};
   WithAverages([&] { runner_.Predict(*feed, outputs, asked); });
+  line.Advance(part + 1);
   CheckRows(outputs, *feed, static_cast<size_t>(feed->most() * context_.replica));
   const AtMeeting meeting(context_.progress, kPredictions);
   const std::vector<std::string> texts = context_.transport.Gather(ToText(outputs));
