@@ -146,6 +146,7 @@ class FakeApi : public lua::EngineApi {
     return {transport, std::vector<std::string>(ranks, host), std::move(pairs)};
   }
 
+  void ReleaseFreeMemory() const override {}
   std::string Version() const override { return "fake"; }
 
   Value Doctor() const override {

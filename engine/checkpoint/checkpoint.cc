@@ -168,11 +168,17 @@ void Checkpoint::Verify(const SavedTensor& tensor) const {
 
 void Checkpoint::Read(const SavedTensor& tensor, const Slice& box, void* to) const {
   const int64_t item = DTypeSize(tensor.spec.dtype);
+  ReadRuns(tensor, box, [&](int64_t first, int64_t count, const void* bytes) {
+    std::memcpy(static_cast<char*>(to) + first * item, bytes, static_cast<size_t>(count * item));
+  });
+}
+
+void Checkpoint::ReadRuns(const SavedTensor& tensor, const Slice& box, const RunSink& sink) const {
+  const int64_t item = DTypeSize(tensor.spec.dtype);
   for (const SavedSlice& saved : tensor.slices) {
     ReadSlice(tensor, saved, [&](const Slice& piece, const void* bytes) {
       ForEachRun(piece, box, [&](int64_t i, int64_t j, int64_t n) {
-        std::memcpy(static_cast<char*>(to) + j * item, static_cast<const char*>(bytes) + i * item,
-                    static_cast<size_t>(n * item));
+        sink(j, n, static_cast<const char*>(bytes) + i * item);
       });
     });
   }

@@ -44,6 +44,10 @@ class Checkpoint {
   /// reading, so the content of `to` must not be used after an error. May be called from any
   /// thread. Throws as Verify() does. REQUIRES: the box lies within the tensor.
   void Read(const SavedTensor& tensor, const Slice& box, void* to) const;
+  /// The same without memory for the box: calls sink(first, count, bytes) for runs of elements of
+  /// at most 1 MiB, of which the first is element `first` of the box. Runs may come in any order.
+  using RunSink = std::function<void(int64_t first, int64_t count, const void* bytes)>;
+  void ReadRuns(const SavedTensor& tensor, const Slice& box, const RunSink& sink) const;
   /// Passes the whole tensor to `sink` in pieces, from the first byte to the last. Throws as
   /// Verify() does, possibly after `sink` got pieces.
   using Sink = std::function<void(const void* bytes, int64_t count)>;

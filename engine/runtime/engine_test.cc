@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "engine/base/machine/cores.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/transports/thread_transport.h"
@@ -430,6 +431,25 @@ TEST(EngineTest, TestDataIsSeenOnce) {
     }
   }
   EXPECT_EQ(results[0].loss, results[2].loss);  // the bits do not depend on the cuts
+}
+
+/// With a clock that goes on by three seconds a look, each piece of work is heard.
+TEST(EngineTest, SaysWhatItDoesAndRank0SpeaksForAll) {
+  std::vector<std::string> lines;
+  double now = 0;
+  SetProgressOutput({.say = [&](const std::string& line) { lines.push_back(line); },
+                     .now = [&] { return now += 3; }});
+  FakeScript script;
+  const auto engine = Start(ImageJob(2, 8), script);
+  engine->EvaluateTestData();
+  SetProgressOutput({});
+  const auto of = [&](const std::string& what) {
+    return std::ranges::count_if(lines, [&](const auto& line) { return line.starts_with(what); });
+  };
+  EXPECT_GT(of("building layers of stage 0, 1 of "), 0);
+  EXPECT_EQ(of("building layers of stage 1"), 0);
+  EXPECT_GT(of("placing parameters, "), 0);
+  EXPECT_EQ(of("evaluating, 1 of "), 1);
 }
 
 TEST(EngineTest, AStopLeavesAnEvaluationBetweenTwoRuns) {

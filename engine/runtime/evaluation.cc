@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
 #include "engine/job/data_source.h"
@@ -196,6 +197,7 @@ EvalResult Evaluation::OfTestData(const std::atomic<bool>& stop) {
   bool is_left = false;
   WithAverages([&] {
     const int64_t runs = test_data_->runs_per_pass();
+    ProgressLine line("evaluating", runs, ProgressForm::kCount);
     for (int64_t run = 0; run < runs && !is_left; ++run) {
       const auto feed = test_data_->Next(run);
       const int64_t first = FirstOfRun(run);
@@ -205,6 +207,7 @@ EvalResult Evaluation::OfTestData(const std::atomic<bool>& stop) {
                                    .reader = metrics_.empty() ? nullptr : &metrics_,
                                    .stop = stop});
       sums.Add(totals);
+      line.Advance();
       is_left = totals.stop > 0 && run + 1 < runs;
     }
   });
@@ -229,11 +232,13 @@ std::optional<Predicted> Evaluation::Predict(int64_t part) {
   if (!test_data_) throw ConfigError("the job has no data.test, which predictions are made for");
   CheckOrder(context_.job.test_data);
   if (part >= test_data_->runs_per_pass()) return std::nullopt;
+  ProgressLine line("predicting", test_data_->runs_per_pass(), ProgressForm::kCount);
   const auto feed = test_data_->Next(part);
   Outputs outputs;
   outputs.list.resize(static_cast<size_t>(feed->most() * context_.replicas));
   const PredictionAsked asked = {.first_micro_batch = FirstOfRun(part)};
   WithAverages([&] { runner_.Predict(*feed, outputs, asked); });
+  line.Advance(part + 1);
   CheckRows(outputs, *feed, static_cast<size_t>(feed->most() * context_.replica));
   const AtMeeting meeting(context_.progress, kPredictions);
   const std::vector<std::string> texts = context_.transport.Gather(ToText(outputs));

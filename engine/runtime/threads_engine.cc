@@ -22,6 +22,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/comm/transports/thread_transport.h"
 #include "engine/layers/random/random.h"
@@ -154,6 +155,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   /// The main function of a rank thread: makes the engine, then carries out commands until Close().
   void Serve(Rank& rank, int number) {
+    std::optional<MutedProgress> muted;  // rank 0 speaks for all
+    if (number != 0) muted.emplace();
     Do(rank, number, [&] {
       const int ranks = static_cast<int>(ranks_.size());
       rank.engine = std::make_unique<RankEngine>(job_, plan_, script_,

@@ -19,8 +19,10 @@ constexpr const char* kNoWeights =
 class LineListener : public JobListener {
  public:
   explicit LineListener(Terminal& terminal) : terminal_(terminal) {}
-  void OnMessage(int, const Value& message) override {
+  void OnMessage(int rank, const Value& message) override {
     if (message["text"].is_string()) terminal_.Line(message["text"].as_string());
+    const Value& progress = message["line"];  // rank 0 speaks for all
+    if (progress.is_string() && rank <= 0) terminal_.ErrorLine("strata: " + progress.as_string());
     if (message["note"].is_string()) terminal_.ErrorLine(message["note"].as_string());
     if (message["piece"].is_string()) terminal_.Text(message["piece"].as_string());
   }

@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/data/files/data_progress.h"
@@ -15,6 +16,7 @@
 #include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/watch/fault.h"
 #include "launcher/commands/script_job.h"
+#include "launcher/report/train_report.h"
 #include "lua/host/engine_api.h"
 #include "lua/host/measure.h"
 
@@ -57,6 +59,19 @@ class StopsEngine {
 
  private:
   RankReporter& reporter_;
+};
+
+/// While an object lives, the ProgressLines of this process are sent to the launcher if `is_heard`.
+class ReportsProgress {
+ public:
+  ReportsProgress(Reporter& reporter, bool is_heard) {
+    if (!is_heard) return;
+    SetProgressOutput(
+        {.say = [&reporter](const std::string& line) { reporter.Send(ProgressMessage(line)); }});
+  }
+  ~ReportsProgress() { SetProgressOutput({}); }
+  ReportsProgress(const ReportsProgress&) = delete;
+  ReportsProgress& operator=(const ReportsProgress&) = delete;
 };
 
 /// A rank's role for the user: "stage 1", "stages 0, 3, replica 1".
@@ -107,9 +122,20 @@ void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.siz
 }  // namespace
 
 RankRange RankJob::Prepare(Reporter& reporter) {
+  MakePlan(reporter);
+  // Planning builds layers of the script. Their memory would stay with this process, which lives as
+  // long as its ranks.
+  lua::LoadEngine().ReleaseFreeMemory();
+  places_.OpenMeeting(range_);
+  return range_;
+}
+
+/// Evaluates the script, plans, and proves the programs.
+void RankJob::MakePlan(Reporter& reporter) {
   // No pool of threads may exist when the ranks are forked. Planning runs functional layers to find
   // their shapes, which could start a pool. The ranks' engines set their own number of threads.
   ::setenv("OMP_NUM_THREADS", "1", 1);
+  const ReportsProgress reports(reporter, places_.has_rank_0());
   lua::StateOptions options = StateOptionsOf(own_flags());
   if (!places_.has_rank_0()) options.print = [](std::string_view) {};
   lua::State state(options);
@@ -130,14 +156,12 @@ RankRange RankJob::Prepare(Reporter& reporter) {
   }
   if (places_.has_rank_0()) OnPlan(job, plan_, state.script(), processes, reporter);
   if (processes > 1) ProvePrograms(job, state.script());
-  lua::LoadEngine();
-  places_.OpenMeeting(range_);
-  return range_;
 }
 
 void RankJob::Run(int rank, RankReporter& reporter) {
   if (rank != 0) OnForked();
   if (rank != range_.first) data::DataProgress::Silence();
+  const ReportsProgress reports(reporter, /*is_heard=*/true);
   // The starter has already printed what the script prints while it is evaluated.
   bool evaluating = true;
   lua::StateOptions options = StateOptionsOf(own_flags());

@@ -62,6 +62,7 @@ class RankJob : public JobProgram {
   Value own_flags() const;
 
  private:
+  void MakePlan(Reporter& reporter);
   Job Load(lua::State& state) const;
   Job LoadInRank(lua::State& state);
   void ProvePrograms(const Job& job, Script& script);

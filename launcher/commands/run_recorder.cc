@@ -4,6 +4,7 @@
 #include "engine/base/text.h"
 #include "engine/runtime/records.h"
 #include "launcher/process/channel.h"
+#include "launcher/report/train_report.h"
 
 namespace strata::launcher {
 namespace {
@@ -52,8 +53,12 @@ Value ParametersMessage(const std::vector<TensorDigest>& parameters) {
   return TypedMessage(kParameters).Set(kContent, DigestsValue(parameters));
 }
 
-void RunRecorder::OnMessage(int, const Value& message) {
+void RunRecorder::OnMessage(int rank, const Value& message) {
   const std::string& type = message["type"].as_string();
+  if (type == kProgressMessage) {
+    if (rank <= 0) terminal_.ErrorLine("strata: " + message["line"].as_string());
+    return;
+  }
   const Value& content = message[kContent];
   if (type == kPlanned) {
     planned_ = PlannedFrom(content);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/report/train_report.h"
 #include "launcher/terminal/pty.h"
 #include "launcher/testing.h"
 
@@ -60,6 +61,14 @@ TEST(RunRecorderTest, ShowsHowFarItIs) {
   recorder.OnMessage(JobListener::kStarter, PlannedMessage(kPlan));
   recorder.OnMessage(0, VerifiedStepMessage(Step(0)));
   EXPECT_THAT(pty.ReadUntil("1/2"), HasSubstr("training with pipe 3, 1f1b, gloo: step 1/2"));
+}
+
+TEST(RunRecorderTest, ShowsHowFarLongWorkOfRank0Is) {
+  CapturedTerminal captured;
+  RunRecorder recorder(captured.terminal());
+  recorder.OnMessage(0, ProgressMessage("building layers, 1 of 2"));
+  recorder.OnMessage(1, ProgressMessage("building layers, 2 of 2"));
+  EXPECT_EQ(captured.Text(), "strata: building layers, 1 of 2\n");
 }
 
 TEST(RunRecorderTest, PassesOnWhatRanksPrint) {

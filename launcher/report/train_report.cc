@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/median.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/forecast/summary.h"
 #include "engine/runtime/records.h"
@@ -133,6 +134,10 @@ Value TextMessage(const std::string& text) {
   return Value::MakeMap({{"type", kText}, {"text", text}});
 }
 
+Value ProgressMessage(const std::string& line) {
+  return Value::MakeMap({{"type", kProgressMessage}, {"line", line}});
+}
+
 int64_t LinesEvery(int64_t steps) {
   for (int64_t power = 1;; power *= 10) {
     for (int64_t digit : {1, 2, 5}) {
@@ -141,7 +146,7 @@ int64_t LinesEvery(int64_t steps) {
   }
 }
 
-void TrainReport::OnMessage(int, const Value& message) {
+void TrainReport::OnMessage(int rank, const Value& message) {
   const std::string& type = message["type"].as_string();
   if (type == kHeaderMessage) OnHeader(message);
   if (type == kStartMessage) OnStart(message);
@@ -153,10 +158,22 @@ void TrainReport::OnMessage(int, const Value& message) {
   if (type == kSamplesMessage) OnSamples(message["record"], message["note"].as_string());
   if (type == kHistogramsMessage) Log(message["record"]);
   if (type == kText) terminal_.Line(message["text"].as_string());
+  if (type == kProgressMessage) OnProgress(rank, message["line"].as_string());
 }
 
 void TrainReport::OnOutput(int rank, bool is_error, std::string_view line) {
   terminal_.Line(Str(PrefixOf(rank), line), is_error);
+}
+
+/// Shows the line unless a lower rank was heard shortly before: ranks do the same work at the same
+/// time, and one of them is enough.
+void TrainReport::OnProgress(int rank, const std::string& line) {
+  constexpr double kHeardSeconds = 1.5 * ProgressLine::kEverySeconds;
+  const double now = now_();
+  if (rank > heard_rank_ && now - heard_at_ < kHeardSeconds) return;
+  heard_rank_ = rank;
+  heard_at_ = now;
+  terminal_.Line(Str("strata: ", rank > 0 ? PrefixOf(rank) : "", line));
 }
 
 /// The prefix of a rank's output: "[host1:3] " or "rank 3: ". Lines of the starter and of a single

@@ -5,13 +5,16 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/value.h"
 #include "engine/runtime/engine.h"
 #include "launcher/process/job_process.h"
+#include "launcher/process/waiting.h"
 #include "launcher/report/line_log.h"
 #include "launcher/report/new_saves.h"
 #include "launcher/terminal/terminal.h"
@@ -26,6 +29,7 @@ inline constexpr const char* kStepMessage = "step";              ///< its record
 inline constexpr const char* kEvalMessage = "eval";              ///< its record
 inline constexpr const char* kSamplesMessage = "samples";        ///< its record, a note
 inline constexpr const char* kHistogramsMessage = "histograms";  ///< its record
+inline constexpr const char* kProgressMessage = "progress";      ///< its line
 
 /// The version of the log's lines, their entry "version" (docs/reference/contract.md, "The log").
 /// It is increased when an entry is removed or changes its meaning; new entries do not change it.
@@ -64,6 +68,8 @@ Value SamplesMessage(const Value& record, const std::string& note);
 Value HistogramsMessage(const Value& record);
 /// Lines that are shown unchanged.
 Value TextMessage(const std::string& text);
+/// A line of a ProgressLine; sent by any rank, and by rank 0's starter.
+Value ProgressMessage(const std::string& line);
 
 /// "test loss 0.4712  accuracy 0.864" of an EvalRecord().
 std::string FormatTest(const Value& record);
@@ -74,9 +80,11 @@ int64_t LinesEvery(int64_t steps);
 
 class TrainReport : public JobListener {
  public:
-  /// `print_every`: steps between two lines; 0 = LinesEvery() of all steps.
-  TrainReport(Terminal& terminal, int64_t print_every)
-      : terminal_(terminal), print_every_(print_every) {}
+  /// `print_every`: steps between two lines; 0 = LinesEvery() of all steps. `now`: the clock, in
+  /// seconds, by which one rank's lines about progress are shown at a time.
+  TrainReport(Terminal& terminal, int64_t print_every,
+              std::function<double()> now = MonotonicSeconds)
+      : terminal_(terminal), print_every_(print_every), now_(std::move(now)) {}
 
   /// Sets the number of ranks of the whole job, if another process shows the header.
   void set_ranks(int ranks) { ranks_ = ranks; }
@@ -99,6 +107,7 @@ class TrainReport : public JobListener {
  private:
   void OnHeader(const Value& message);
   void OnStart(const Value& message);
+  void OnProgress(int rank, const std::string& line);
   void OnStep(const Value& record);
   void OnSave(const Value& message);
   void OnEval(const Value& record, bool is_last);
@@ -124,6 +133,9 @@ class TrainReport : public JobListener {
 
   Terminal& terminal_;
   int64_t print_every_;
+  const std::function<double()> now_;
+  int heard_rank_ = kStarter;  // the last one whose line about progress was shown, and when
+  double heard_at_ = 0;
   int ranks_ = 1;
   std::vector<std::string> hosts_;
   int64_t steps_ = 0;

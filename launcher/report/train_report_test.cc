@@ -101,6 +101,32 @@ TEST(TrainReportTest, PlainLines) {
             "a table\n");
 }
 
+TEST(TrainReportTest, OneRankSaysHowFarItIs) {
+  CapturedTerminal captured;
+  double now = 10;
+  TrainReport report(captured.terminal(), 0, [&] { return now; });
+  const auto say = [&](double at, int rank, const std::string& line) {
+    now = at;
+    report.OnMessage(rank, ProgressMessage(line));
+  };
+  report.OnMessage(JobListener::kStarter, HeaderMessage("the header", 2));
+  say(12, 1, "building layers of stage 1, 2 of 9");
+  say(12.1, 0, "building layers of stage 0, 2 of 9");
+  for (const double at : {14, 16}) {
+    say(at, 0, "building layers of stage 0");
+    say(at + 0.1, 1, "unheard");
+  }
+  say(18.1, 1, "unheard");
+  say(20.1, 1, "placing parameters, 40 %");  // rank 0 waits
+  EXPECT_EQ(captured.Text(),
+            "the header\n"
+            "strata: rank 1: building layers of stage 1, 2 of 9\n"
+            "strata: building layers of stage 0, 2 of 9\n"
+            "strata: building layers of stage 0\n"
+            "strata: building layers of stage 0\n"
+            "strata: rank 1: placing parameters, 40 %\n");
+}
+
 TEST(TrainReportTest, ALongTrainingHasAboutFiftyLines) {
   CapturedTerminal captured;
   Training training(captured.terminal(), 999);

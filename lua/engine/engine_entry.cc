@@ -234,6 +234,8 @@ class Api : public EngineApi {
     return table;
   }
 
+  void ReleaseFreeMemory() const override { strata::ReleaseFreeMemory(); }
+
   std::string Version() const override {
     return Str("LibTorch ", TORCH_VERSION, " ", at::get_cpu_capability(), " kernels ", kKernels);
   }

@@ -65,6 +65,22 @@ TEST_F(OwnLayersTest, ALayerOfLayersIsWhatItsLayersAre) {
             "true");
 }
 
+// The weight has 16 MiB: its values, their gradient, and what the backward gives are three times
+// that. The initial values, which the layer's self had, are gone.
+TEST_F(OwnLayersTest, InitialValuesDoNotStayAsGarbage) {
+  Show(R"(
+Table = strata.layer{
+  name = "Table",
+  init = function(self, rows)
+    self.weight = self:parameter{rows, 4, init = function(w) w:normal_(0, 1) end}
+  end,
+  forward = function(self, x) return x + self.weight:narrow(0, 0, 1) end,
+})");
+  EXPECT_EQ(Show("job({Table{2^20}}, {optimizer = {'sgd', lr = 0.1}}):train()[1].peak_memory < "
+                 "3.5 * 2^24"),
+            "true");
+}
+
 // The gradient of such a weight has two sources: the layer, which may delay its part, and autograd.
 TEST_F(OwnLayersTest, AWeightThatIsReadHasTheSameBitsUnderEverySchedule) {
   Show(R"(

@@ -127,6 +127,8 @@ class SelfLayer : public CompositeLayer {
     RunIn(state_, [&](lua_State* L) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
       SetFields(L);
+      // The tensors that the fields had are garbage now, and gradients need their memory.
+      if (OwnBytes() >= kLargeBytes) lua_gc(L, LUA_GCCOLLECT, 0);
     });
   }
 
@@ -191,6 +193,15 @@ class SelfLayer : public CompositeLayer {
   size_t own_parameters_ = 0, own_buffers_ = 0;  // they precede the children's
 
  private:
+  /// Collecting garbage for less than this costs more than it saves.
+  static constexpr size_t kLargeBytes = 1 << 20;
+
+  size_t OwnBytes() const {
+    size_t bytes = 0;
+    for (size_t i = 0; i < own_parameters_; ++i) bytes += parameters_[i].value.nbytes();
+    return bytes;
+  }
+
   Tensors OwnBuffers() const {
     Tensors values;
     for (size_t i = 0; i < own_buffers_; ++i) values.push_back(buffers_[i].value);

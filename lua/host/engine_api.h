@@ -79,6 +79,9 @@ class EngineApi {
   virtual LinkTable MeasureLinks(const std::string& transport, const RankPlace& place,
                                  const std::string& host) const = 0;
 
+  /// Gives the memory of tensors that no longer exist back to the system.
+  virtual void ReleaseFreeMemory() const = 0;
+
   /// The software that the speed of layers depends on: LibTorch's version and the instruction set
   /// it uses.
   virtual std::string Version() const = 0;

@@ -15,6 +15,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/comm/place.h"
 #include "engine/cost/link_table.h"
@@ -29,7 +30,7 @@
 namespace strata::lua {
 namespace {
 
-/// A progress bar on standard error; it is shown only on a terminal.
+/// A progress bar on standard error if that is a terminal, otherwise lines about progress.
 class Bar {
  public:
   explicit Bar(const MeasureTask& task)
@@ -39,11 +40,14 @@ class Bar {
   ~Bar() {
     if (is_seen_) std::fputs("\r\x1b[K", stderr);
   }
-  void Show(double share) const {
-    if (!is_seen_) return;
+  void Show(double share) {
     constexpr int kColumns = 24;
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start_;
     if (most_seconds_ > 0) share = std::max(share, std::min(1.0, since.count() / most_seconds_));
+    if (!is_seen_) {
+      const auto percent = static_cast<int64_t>(100 * share);
+      return line_.Advance(percent - std::exchange(percent_, percent));
+    }
     const int full = static_cast<int>(share * kColumns);
     std::fprintf(stderr, "\rmeasuring %s [%s%s] %3.0f%%\x1b[K", what_.c_str(),
                  std::string(static_cast<size_t>(full), '#').c_str(),
@@ -56,12 +60,14 @@ class Bar {
   const double most_seconds_;
   const std::string what_;
   const bool is_seen_;
+  ProgressLine line_{"measuring " + what_, 100};
+  int64_t percent_ = 0;  // that line_ has counted
 };
 
 /// Measures here. Each layer is stored in the cache as soon as it is measured, so a measurement
 /// after an interrupted one continues there.
 Profile MeasureNow(const MeasureTask& task, ProfileCache& cache, State& state) {
-  const Bar bar(task);
+  Bar bar(task);
   return LoadEngine().MeasureLayers(
       task, cache.layers(), state, [&](double share) { bar.Show(share); },
       [&](const KnownSeconds& layers, double share) { cache.Add(layers, share); });

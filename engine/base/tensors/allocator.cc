@@ -1,7 +1,8 @@
 // Blocks of up to kLargestClass bytes come from a free list per size class, each with a lock of its
 // own, and are cut from arenas when the list is empty. Larger blocks come from a LargeHeap, behind
-// one lock. A freed block goes back to where it came from, so the heap keeps the memory for the
-// next step. Allocating a small block is O(1), a large one O(log n) for n free pieces.
+// one lock; arenas, which stay, come from another, so that they do not lie between large blocks. A
+// freed block goes back to where it came from, so the heap keeps the memory for the next step.
+// Allocating a small block is O(1), a large one O(log n) for n free pieces.
 #include "engine/base/tensors/allocator.h"
 
 #include <c10/core/Allocator.h>
@@ -79,7 +80,9 @@ class CachingAllocator final : public c10::Allocator {
 
   static CachingAllocator& instance();
   friend void strata::InstallAllocator();
-  friend void strata::ReleaseFreeMemory();
+  friend void strata::ReleaseFreeMemory(int64_t);
+  friend void strata::ReserveMemory(int64_t);
+  friend int64_t strata::MappedMemory();
 
   static void Free(void* data) {
     if (data) instance().Return(Header::Of(data));
@@ -130,7 +133,7 @@ class CachingAllocator final : public c10::Allocator {
 
   Header* TakeLarge(size_t size) {
     const std::lock_guard<std::mutex> lock(large_mutex_);
-    return new (FromHeap(sizeof(Header) + size)) Header{size, nullptr, false};
+    return new (FromHeap(large_, sizeof(Header) + size)) Header{size, nullptr, false};
   }
 
   /// Cuts a piece from the current arena, with room for a header in front of it. The rest of an
@@ -139,7 +142,7 @@ class CachingAllocator final : public c10::Allocator {
     const std::lock_guard<std::mutex> lock(large_mutex_);
     const size_t needed = sizeof(Header) + size;
     if (arena_left_ < needed) {
-      arena_ = FromHeap(kArena);
+      arena_ = FromHeap(arenas_, kArena);
       arena_left_ = kArena;
     }
     char* block = arena_;
@@ -150,11 +153,11 @@ class CachingAllocator final : public c10::Allocator {
 
   /// Takes memory from the heap. If there is none left, it releases the heap's free pages and tries
   /// once more, then throws WorldError. The caller holds large_mutex_.
-  char* FromHeap(size_t size) {
-    char* block = large_.Take(size);
+  char* FromHeap(LargeHeap& heap, size_t size) {
+    char* block = heap.Take(size);
     if (!block) {
       large_.Release();
-      block = large_.Take(size);
+      block = heap.Take(size);
     }
     if (!block) {
       throw WorldError(Str("out of memory: no ", FormatBytes(static_cast<double>(size)),
@@ -164,9 +167,19 @@ class CachingAllocator final : public c10::Allocator {
     return block;
   }
 
-  void Release() {
+  void Release(size_t needed) {
     const std::lock_guard<std::mutex> lock(large_mutex_);
-    large_.Release();
+    if (needed == 0 || !large_.Holds(needed)) large_.Release();
+  }
+
+  void Reserve(size_t size) {
+    const std::lock_guard<std::mutex> lock(large_mutex_);
+    large_.Reserve(size);
+  }
+
+  size_t ever_mapped() {
+    const std::lock_guard<std::mutex> lock(large_mutex_);
+    return large_.ever_mapped();
   }
 
   std::array<FreeList, kSizeClasses> free_;
@@ -175,6 +188,7 @@ class CachingAllocator final : public c10::Allocator {
   // The limit is needed because Linux overcommits: mmap() would succeed for more memory than the
   // machine has, and the kernel would kill a process later.
   LargeHeap large_{static_cast<size_t>(ReadMachineMemory().most)};
+  LargeHeap arenas_{static_cast<size_t>(ReadMachineMemory().most)};
   char* arena_ = nullptr;
   size_t arena_left_ = 0;
 };
@@ -197,7 +211,15 @@ void InstallAllocator() {
   c10::SetCPUAllocator(&CachingAllocator::instance(), kAboveTheDefault);
 }
 
-void ReleaseFreeMemory() { CachingAllocator::instance().Release(); }
+void ReleaseFreeMemory(int64_t needed) {
+  CachingAllocator::instance().Release(static_cast<size_t>(needed));
+}
+
+void ReserveMemory(int64_t bytes) {
+  CachingAllocator::instance().Reserve(static_cast<size_t>(bytes));
+}
+
+int64_t MappedMemory() { return static_cast<int64_t>(CachingAllocator::instance().ever_mapped()); }
 
 void SetMemoryAccount(int account) { account_of_thread = &AccountAt(account); }
 

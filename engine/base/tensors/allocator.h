@@ -17,8 +17,17 @@ namespace strata {
 void InstallAllocator();
 
 /// Gives the free memory of large blocks back to the system. Call it after work that used much
-/// memory and will not be repeated.
-void ReleaseFreeMemory();
+/// memory and will not be repeated. With `needed`, it does nothing if one free piece has so many
+/// bytes: a large tensor that is made next takes it, and the system need not clear new pages.
+void ReleaseFreeMemory(int64_t needed = 0);
+
+/// Keeps one free piece of so many bytes, if there is memory. Large tensors that are made next lie
+/// in it side by side, and leave one piece when all are freed.
+void ReserveMemory(int64_t bytes);
+
+/// Bytes of large blocks that were asked from the system since the process began, also those that
+/// were given back. The system clears each page of them before its first use.
+int64_t MappedMemory();
 
 /// Bytes used by tensors. Each tensor counts with its AllocatedBytes(): its size, rounded up by
 /// less than 64 bytes or by at most 1/8. Memory that oneDNN and MKL use inside an operator is not

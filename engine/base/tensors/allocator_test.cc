@@ -80,6 +80,26 @@ TEST_F(Memory, ServesOneDnnWhichAsksWithoutAContext) {
   EXPECT_EQ(at::conv2d(x, w).select(0, 7).max().item<float>(), 75);
 }
 
+/// Small tensors stay in arenas, which do not divide the memory of the large ones.
+TEST_F(Memory, LargeTensorsWithSmallOnesBetweenThemLeaveOnePiece) {
+  constexpr int64_t kLarge = 3 << 20, kCount = 8;
+  ReleaseFreeMemory();
+  ReserveMemory(kCount * (kLarge + 64));
+  const int64_t before = MappedMemory();
+  std::vector<at::Tensor> large, small;
+  for (int i = 0; i < kCount; ++i) {
+    large.push_back(Bytes(kLarge));
+    for (int k = 0; k < 40; ++k) small.push_back(Bytes(60'000));
+  }
+  large.clear();
+  ReleaseFreeMemory(/*needed=*/kCount * kLarge);
+  const at::Tensor whole = Bytes(kCount * kLarge);
+  EXPECT_EQ(MappedMemory(), before);
+  ReleaseFreeMemory(/*needed=*/kCount * kLarge);  // no free piece holds that
+  Bytes(kLarge);
+  EXPECT_GT(MappedMemory(), before);
+}
+
 TEST_F(Memory, CountsCurrentAndPeak) {
   SetMemoryAccount(7);
   const at::Tensor kept = Bytes(1 << 20);

@@ -119,6 +119,7 @@ bool LargeHeap::Grow(size_t size) {
   if (!begin) return false;
   madvise(begin, more, MADV_HUGEPAGE);
   mapped_ += more;
+  ever_mapped_ += more;
   lowest_ = begin;
   Return(begin, more);
   return true;

@@ -35,10 +35,20 @@ class LargeHeap {
   /// Takes back a block that Take(size) returned.
   void Return(char* block, size_t size);
 
+  /// Makes sure that one free piece has at least `size` bytes, if the system and the limit allow
+  /// it. Pages that were never used take no memory.
+  void Reserve(size_t size) {
+    if (!Holds(size)) Grow(size);
+  }
+  /// True if one free piece has at least `size` bytes.
+  bool Holds(size_t size) const { return sizes_.lower_bound({size, nullptr}) != sizes_.end(); }
+
   /// Gives all huge pages that no block uses back to the system.
   void Release();
 
   size_t mapped() const { return mapped_; }
+  /// Bytes that were mapped since the beginning, also those that were given back.
+  size_t ever_mapped() const { return ever_mapped_; }
 
  private:
   void Insert(char* begin, size_t size);
@@ -48,6 +58,7 @@ class LargeHeap {
 
   const size_t most_;
   size_t mapped_ = 0;
+  size_t ever_mapped_ = 0;
   /// The beginning of the lowest mapping; new mappings are put below it if possible.
   char* lowest_ = nullptr;
   std::map<char*, size_t> free_;              ///< size of each free piece, by address

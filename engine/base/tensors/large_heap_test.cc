@@ -52,6 +52,20 @@ TEST(LargeHeap, TheSmallestPieceThatFitsIsTaken) {
   EXPECT_EQ(heap.Take(kSmall), large + kLarge - kSmall);
 }
 
+TEST(LargeHeap, BlocksOfAReservedPieceLeaveItWhole) {
+  LargeHeap heap(8 * kMiB);
+  heap.Reserve(6 * kMiB);
+  EXPECT_TRUE(heap.Holds(6 * kMiB));
+  std::vector<char*> blocks;
+  for (int i = 0; i < 6; ++i) blocks.push_back(heap.Take(kMiB));
+  EXPECT_FALSE(heap.Holds(LargeHeap::kUnit));
+  for (char* block : blocks) heap.Return(block, kMiB);
+  heap.Reserve(6 * kMiB);
+  heap.Reserve(16 * kMiB);  // more than the limit: nothing happens
+  EXPECT_TRUE(heap.Holds(6 * kMiB));
+  EXPECT_EQ(heap.ever_mapped(), 6 * kMiB);
+}
+
 TEST(LargeHeap, GrowsByWhatAFreePieceLacks) {
   LargeHeap exact(12 * kMiB);
   exact.Take(7 * kMiB);

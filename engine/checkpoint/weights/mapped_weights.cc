@@ -1,8 +1,8 @@
 // A tensor of the job is made from ranges of the source's tensors, side by side along one dim, each
 // transposed if the rule says so. Find() looks up the rule and the sources and checks that the
-// pieces have the wanted shape. Read() reads a box directly if the tensor equals one source;
-// otherwise it assembles the whole tensor (Whole()) and copies the box from it. Elements are
-// converted to the wanted dtype at the end.
+// pieces have the wanted shape. Read() reads and converts a box run by run if the tensor equals one
+// source; otherwise it assembles the whole tensor (Whole()), copies the box from it, and converts
+// the elements to the wanted dtype at the end.
 #include "engine/checkpoint/weights/mapped_weights.h"
 
 #include <algorithm>
@@ -184,12 +184,16 @@ void MappedWeights::Read(const MappedTensor& tensor, const Slice& box, void* to)
   const DType dtype = first.spec.dtype;
   const bool is_itself =
       tensor.pieces.size() == 1 && !tensor.transpose && first.spec.shape == tensor.spec.shape;
-  if (is_itself && dtype == tensor.spec.dtype) return source_.Read(first, box, to);
+  if (is_itself) {
+    const int64_t size = DTypeSize(tensor.spec.dtype);
+    return source_.ReadRuns(first, box, [&](int64_t begin, int64_t count, const void* bytes) {
+      char* const place = static_cast<char*>(to) + begin * size;
+      ConvertElements(dtype, bytes, tensor.spec.dtype, place, count);
+    });
+  }
   const int64_t item = DTypeSize(dtype);
   std::vector<char> bytes(static_cast<size_t>(box.count * item));
-  if (is_itself) {
-    source_.Read(first, box, bytes.data());
-  } else if (box.is_whole(tensor.spec.shape)) {
+  if (box.is_whole(tensor.spec.shape)) {
     bytes = Whole(tensor);
   } else {
     const std::vector<char> whole = Whole(tensor);

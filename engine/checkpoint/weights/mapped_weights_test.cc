@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/testing.h"
@@ -10,6 +14,18 @@
 #include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
 #include "engine/layers/layer_types.h"
+
+namespace {
+size_t largest_new = 0;  // bytes of the largest block that `new` gave
+}
+
+void* operator new(size_t bytes) {
+  largest_new = std::max(largest_new, bytes);
+  if (void* block = std::malloc(std::max<size_t>(bytes, 1))) return block;
+  throw std::bad_alloc();
+}
+void operator delete(void* block) noexcept { std::free(block); }
+void operator delete(void* block, size_t) noexcept { std::free(block); }
 
 namespace strata {
 namespace {
@@ -154,6 +170,19 @@ TEST_F(MappedWeightsTest, Boxes) {
       ASSERT_EQ(ReadBox(weights, found.tensor, box), expected) << box.ToString();
     }
   }
+}
+
+/// A rank needs no memory for a tensor beside the place where it belongs.
+TEST_F(MappedWeightsTest, ALargeTensorIsConvertedPieceByPiece) {
+  constexpr int64_t kRows = 3 << 10, kColumns = 1 << 10, kMiB = 1 << 20;
+  const MappedWeights weights = With({{"a", {kRows, kColumns}}}, Value());
+  const auto lookup = weights.Find({"a", {{kRows, kColumns}, DType::kBFloat16}});
+  ASSERT_EQ(lookup.kind, Kind::kFound) << lookup.trouble;
+  std::vector<uint16_t> values(kRows * kColumns);
+  largest_new = 0;
+  weights.Read(lookup.tensor, Slice::Whole({kRows, kColumns}), values.data());
+  EXPECT_LE(largest_new, kMiB);
+  EXPECT_NE(values.back(), 0);
 }
 
 TEST_F(MappedWeightsTest, DTypesAreConverted) {

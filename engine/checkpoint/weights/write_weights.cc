@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/safetensors.h"
@@ -31,7 +32,14 @@ void WriteBeside(const std::string& path, const std::function<void(const std::st
 
 using Tensors = std::vector<const MappedTensor*>;
 
-void WriteFile(const MappedWeights& weights, const Tensors& tensors, const std::string& path) {
+int64_t BytesOf(const std::vector<MappedTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const MappedTensor& tensor : tensors) bytes += tensor.spec.bytes();
+  return bytes;
+}
+
+void WriteFile(const MappedWeights& weights, const Tensors& tensors, const std::string& path,
+               ProgressLine& line) {
   std::vector<TensorDeclaration> declarations;
   std::map<std::string, const MappedTensor*> by_name;
   for (const MappedTensor* tensor : tensors) {
@@ -44,6 +52,7 @@ void WriteFile(const MappedWeights& weights, const Tensors& tensors, const std::
     std::vector<char> bytes(static_cast<size_t>(stored.bytes));
     weights.Read(tensor, Slice::Whole(stored.shape), bytes.data());
     writer.Write(bytes.data(), stored.bytes);
+    line.Advance(stored.bytes);
   }
   writer.Finish();
 }
@@ -92,7 +101,8 @@ void WriteWeights(const MappedWeights& weights, const std::vector<MappedTensor>&
                   const std::string& path) {
   Tensors all;
   for (const MappedTensor& tensor : tensors) all.push_back(&tensor);
-  WriteBeside(path, [&](const std::string& file) { WriteFile(weights, all, file); });
+  ProgressLine line("writing weights", BytesOf(tensors));
+  WriteBeside(path, [&](const std::string& file) { WriteFile(weights, all, file, line); });
 }
 
 std::vector<std::string> WritePublished(const MappedWeights& weights,
@@ -100,6 +110,7 @@ std::vector<std::string> WritePublished(const MappedWeights& weights,
                                         const std::string& folder, int64_t shard_bytes) {
   const std::vector<Tensors> shards = Shards(tensors, shard_bytes);
   std::vector<std::string> names;
+  ProgressLine line("writing weights", BytesOf(tensors));
   WriteBeside(folder, [&](const std::string& place) {
     std::error_code error;
     if (!fs::create_directory(place, error)) {
@@ -113,7 +124,7 @@ std::vector<std::string> WritePublished(const MappedWeights& weights,
     int64_t total = 0;
     for (size_t i = 0; i < shards.size(); ++i) {
       names.push_back(ShardName(i, shards.size()));
-      WriteFile(weights, shards[i], Str(place, "/", names.back()));
+      WriteFile(weights, shards[i], Str(place, "/", names.back()), line);
       for (const MappedTensor* tensor : shards[i]) {
         places.Set(tensor->name, names.back());
         total += tensor->spec.bytes();

@@ -37,6 +37,17 @@ void NextState(uint32_t* words) {
   words[kWords - 1] = words[kFar - 1] ^ Twisted(words[kWords - 1], words[0]);
 }
 
+/// The index of the word that is drawn next; kWords if a new state must be made first.
+int NextWord(const at::mt19937_data_pod& state) {
+  return state.left_ == 1 ? kWords : static_cast<int>(state.next_);
+}
+
+void SetNextWord(at::mt19937& engine, at::mt19937_data_pod& state, int next) {
+  state.next_ = static_cast<uint32_t>(next);
+  state.left_ = kWords - next + 1;
+  engine.set_data(state);
+}
+
 /// Sets an element to 1 if the lower 53 bits of its two words are below the limit, else to 0. The
 /// first word is the upper half.
 STRATA_WIDEST void Fill(const uint32_t* words, uint64_t limit, float* elements, int count) {
@@ -61,7 +72,7 @@ STRATA_WIDEST void Fill(const uint32_t* words, uint64_t limit, float* elements, 
 
 bool DrawBernoulli(at::mt19937& engine, double p, float* elements, int64_t count) {
   at::mt19937_data_pod state = engine.data();
-  int next = state.left_ == 1 ? kWords : static_cast<int>(state.next_);
+  int next = NextWord(state);
   if (next % kDrawsOfElement != 0) return false;
   const auto limit = static_cast<uint64_t>(std::ceil(std::ldexp(p, kDigits)));
   while (count > 0) {
@@ -75,10 +86,15 @@ bool DrawBernoulli(at::mt19937& engine, double p, float* elements, int64_t count
     elements += now;
     count -= now;
   }
-  state.next_ = static_cast<uint32_t>(next);
-  state.left_ = kWords - next + 1;
-  engine.set_data(state);
+  SetNextWord(engine, state, next);
   return true;
+}
+
+void Skip(at::mt19937& engine, int64_t words) {
+  at::mt19937_data_pod state = engine.data();
+  int64_t next = NextWord(state) + words;
+  for (; next > kWords; next -= kWords) NextState(state.state_.data());
+  SetNextWord(engine, state, static_cast<int>(next));
 }
 
 }  // namespace strata

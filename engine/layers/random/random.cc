@@ -3,6 +3,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -17,8 +18,10 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/split_mix.h"
 #include "engine/base/tensors/dry_run.h"
+#include "engine/base/text.h"
 #include "engine/layers/random/mersenne_twister.h"
 
 namespace strata {
@@ -155,6 +158,75 @@ void DrawBernoulliFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet k
   torch::jit::push(*stack, self);
 }
 
+// Large tensors are drawn in parallel, with the bits of one ATen call. ATen draws a word of 32 bits
+// for each element, in order, and computes the values of normal_ in groups of 16. So a tensor is
+// cut into chunks of a multiple of 16 elements. Skip() gives the state of the generator at the
+// beginning of each chunk, and threads call ATen for the chunks, each with a generator in that
+// state:
+//
+//   words      0 ......... c | c ........ 2c | 2c ..... n (+ 16)
+//   generator  the scope's   | + c words     | + 2c words
+//
+// If n is no multiple of 16, normal_ draws the last 16 values once more, from 16 further words. The
+// last chunk has at least 16 elements, so ATen does this in its call for that chunk.
+
+constexpr int64_t kGroup = 16;  // elements that normal_ computes together
+constexpr int64_t kChunk = int64_t{1} << 18;
+static_assert(kChunk % kGroup == 0);
+/// Below this, starting threads costs more than it saves.
+constexpr int64_t kLeastParallel = 2 * kChunk;
+
+/// Draws `self` in chunks by `draw`(chunk, generator). `again`: the words that are drawn in
+/// addition at the end. Returns false and does nothing if the tensor is not a large one on the CPU.
+template <class Draw>
+bool DrawInChunks(const at::Tensor& self, int64_t again, const Draw& draw) {
+  const int64_t count = self.numel();
+  const bool plain = self.device().is_cpu() && self.scalar_type() == at::kFloat &&
+                     self.is_contiguous() && !self.requires_grad();
+  if (!plain || count < kLeastParallel || !scopes.top() || DryRun::IsOn()) return false;
+  auto& generator = *scopes.top()->For(c10::kCPU).get<at::CPUGeneratorImpl>();
+  const std::lock_guard<std::mutex> lock(generator.mutex_);
+  const int64_t chunks = count / kChunk;  // the last one also has the rest
+  std::vector<at::mt19937> engines;
+  at::mt19937 engine = generator.engine();
+  for (int64_t i = 0; i < chunks; ++i) {
+    engines.push_back(engine);
+    Skip(engine, i + 1 < chunks ? kChunk : count - i * kChunk + again);
+  }
+  generator.set_engine(engine);
+  const at::Tensor flat = self.view(-1);
+  ProgressLine line(Str("drawing ", FormatCount(count), " random values"), count);
+  at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
+    at::Generator own = at::make_generator<at::CPUGeneratorImpl>();
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t size = i + 1 < chunks ? kChunk : count - i * kChunk;
+      own.get<at::CPUGeneratorImpl>()->set_engine(engines[static_cast<size_t>(i)]);
+      draw(flat.narrow(0, i * kChunk, size), own);
+      line.Advance(size);
+    }
+  });
+  return true;
+}
+
+/// The boxed kernel of normal_(self, mean, std, generator) and uniform_(self, from, to, generator).
+template <bool kNormal>
+void DrawLargeFromScope(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                        torch::jit::Stack* stack) {
+  const c10::IValue* arguments = stack->data() + stack->size() - 4;
+  const at::Tensor self = arguments[0].toTensor();
+  const double first = arguments[1].toDouble(), second = arguments[2].toDouble();
+  const int64_t again = kNormal && self.numel() % kGroup != 0 ? kGroup : 0;
+  const bool is_valid = kNormal ? second >= 0 : first <= second;  // ATen reports other arguments
+  const auto draw = [&](at::Tensor chunk, const at::Generator& generator) {
+    kNormal ? chunk.normal_(first, second, generator) : chunk.uniform_(first, second, generator);
+  };
+  if (!arguments[3].isNone() || !is_valid || !DrawInChunks(self, again, draw)) {
+    return DrawFromScope(op, keys, stack);
+  }
+  torch::jit::drop(*stack, 4);
+  torch::jit::push(*stack, self);
+}
+
 /// While an object lives, the device's default generator has the state of the scope's generator. At
 /// the end the scope's generator is moved past the numbers that were drawn. A lock makes the
 /// threads of a process take turns.
@@ -234,10 +306,15 @@ void RegisterKernels() {
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     if (name.getNamespace() != "aten" || !TakesGenerator(name)) continue;
     const std::string qualified = QualifiedName(name);
+    using Function = torch::CppFunction;
     kernels->impl(qualified.c_str(),
                   qualified == "aten::bernoulli_.float"
-                      ? torch::CppFunction::makeFromBoxedFunction<&DrawBernoulliFromScope>()
-                      : torch::CppFunction::makeFromBoxedFunction<&DrawFromScope>());
+                      ? Function::makeFromBoxedFunction<&DrawBernoulliFromScope>()
+                  : qualified == "aten::normal_"
+                      ? Function::makeFromBoxedFunction<&DrawLargeFromScope<true>>()
+                  : qualified == "aten::uniform_"
+                      ? Function::makeFromBoxedFunction<&DrawLargeFromScope<false>>()
+                      : Function::makeFromBoxedFunction<&DrawFromScope>());
   }
   for (const char* name : kDrawOnDevices) {
     kernels->impl(name, torch::CppFunction::makeFromBoxedFunction<&DrawOnDevice>());

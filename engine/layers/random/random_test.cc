@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/progress_line.h"
 #include "engine/layers/testing.h"
 
 namespace strata {
@@ -74,6 +76,60 @@ std::vector<std::pair<std::string, Draw>> Draws() {
                                      0.5, true, false, false));
        }},
   };
+}
+
+/// Large tensors are drawn in chunks of 2^18 elements by all threads. `before`: elements that are
+/// drawn first, so that the generator is anywhere in its state of 624 words.
+TEST(RandomScope, DrawsLargeTensorsAsPyTorchDoes) {
+  const int threads = at::get_num_threads();
+  constexpr int64_t kChunk = 1 << 18;
+  for (const int now : {1, 3}) {
+    at::set_num_threads(now);
+    for (const int64_t count : {2 * kChunk, 2 * kChunk + 1, 3 * kChunk - 16, 3 * kChunk + 17}) {
+      for (const int64_t before : {0, 1, 623, 624, 700}) {
+        for (const bool is_normal : {false, true}) {
+          const Draw draw = [&] {
+            const at::Tensor first = at::empty({before}).uniform_(0, 1);
+            at::Tensor values = at::empty({count});
+            is_normal ? values.normal_(1, 2) : values.uniform_(-1, 3);
+            return at::cat({first, values, at::empty({20}).normal_(0, 1), at::randint(0, 99, {9})});
+          };
+          EXPECT_TRUE(SameBits(InScope(11, draw), AfterManualSeed(11, draw)))
+              << now << " threads, " << count << (is_normal ? " normal" : " uniform") << " after "
+              << before;
+        }
+      }
+    }
+  }
+  at::set_num_threads(threads);
+}
+
+/// Each chunk of a large tensor is a piece of work, which a user hears of if it takes long.
+TEST(RandomScope, SaysHowFarALargeTensorIs) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);  // two threads may count in another order than they speak
+  std::vector<std::string> lines;
+  double now = 0;
+  SetProgressOutput({.say = [&](const std::string& line) { lines.push_back(line); },
+                     .now = [&] { return now += 1.5; }});
+  InScope(1, [] { return at::empty({4 << 18}).normal_(0, 1); });
+  SetProgressOutput({});
+  at::set_num_threads(threads);
+  EXPECT_THAT(lines, ::testing::ElementsAre("drawing 1,048,576 random values, 50 %",
+                                            "drawing 1,048,576 random values, 100 %"));
+}
+
+/// What is no plain float tensor of the CPU is left to ATen, also if it is large.
+TEST(RandomScope, DrawsOtherLargeTensorsAsPyTorchDoes) {
+  for (const Draw& draw :
+       std::vector<Draw>{[] { return at::empty({1 << 20}, at::kDouble).normal_(0, 1); },
+                         [] {
+                           return at::empty({1024, 1024}).t().uniform_(0, 1);
+                         },
+                         [] { return at::empty({1 << 20}, at::kBFloat16).uniform_(0, 1); }}) {
+    EXPECT_TRUE(SameBits(InScope(3, draw), AfterManualSeed(3, draw)));
+  }
+  EXPECT_THROW(InScope(3, [] { return at::empty({1 << 20}).normal_(0, -1); }), c10::Error);
 }
 
 TEST(RandomScope, DrawsWhatPyTorchDrawsAfterManualSeed) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/save_folder.h"
 #include "engine/checkpoint/weights/exported.h"
@@ -66,6 +67,17 @@ std::string PlannedAnew(const Job& job, const Value& saved, const Value& now) {
   if (!is_chosen || saved.is_null() || saved["pipe"] != now["pipe"]) return "";
   if (PlanText(saved) == PlanText(now)) return "";
   return Str("planned anew: ", PlanText(now), "; the save was trained with ", PlanText(saved));
+}
+
+/// The bytes of this rank's slice.
+int64_t BytesOf(const StateTensor& tensor) {
+  return tensor.slice.count * DTypeSize(tensor.spec.dtype);
+}
+
+int64_t BytesOf(const std::vector<StateTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const StateTensor& tensor : tensors) bytes += BytesOf(tensor);
+  return bytes;
 }
 
 class Beginning {
@@ -193,9 +205,11 @@ class Beginning {
       }
     }
     progress_.ReadData(&source_);
+    ProgressLine verifying("verifying the save", BytesOf(tensors));
     std::set<const SavedTensor*> whole;  // several slices may belong to one tensor
     for (const StateTensor& tensor : tensors) {
       const SavedTensor& saved = FindSaved(save, tensor.name, tensor.spec);
+      verifying.Advance(BytesOf(tensor));
       if (!whole.insert(&saved).second) continue;
       try {
         save.Verify(saved);
@@ -206,7 +220,11 @@ class Beginning {
     progress_.WaitForAll();
     transport_.Barrier();
     progress_.ReadData(&source_);
-    for (const StateTensor& tensor : tensors) LoadTensor(save, tensor);
+    ProgressLine reading("reading the save", BytesOf(tensors));
+    for (const StateTensor& tensor : tensors) {
+      LoadTensor(save, tensor);
+      reading.Advance(BytesOf(tensor));
+    }
     progress_.WaitForAll();
     transport_.Barrier();
   }

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/published_config.h"
@@ -143,19 +144,24 @@ StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, S
 
   progress.ReadData(&job.weights.from);
   std::map<std::string_view, const MappedTensor*> by_name;
+  int64_t bytes = 0;
+  for (const MappedTensor& tensor : found) bytes += tensor.spec.bytes();
+  ProgressLine verifying("verifying weights", bytes);
   for (const MappedTensor& tensor : found) {
     by_name[tensor.name] = &tensor;
     for (const MappedTensor::Piece& piece : tensor.pieces) source->Verify(*piece.source);
+    verifying.Advance(tensor.spec.bytes());
   }
   weights.CheckCopies(found);
   progress.WaitForAll();
   transport.Barrier();
   progress.ReadData(&job.weights.from);
+  ProgressLine reading("reading weights", bytes);
   for (const StateTensor& tensor : state) {
     const auto mapped = by_name.find(tensor.name);
-    if (mapped != by_name.end() && tensor.kind != TensorKind::kMoment) {
-      Load(weights, *mapped->second, tensor);
-    }
+    if (mapped == by_name.end() || tensor.kind == TensorKind::kMoment) continue;
+    Load(weights, *mapped->second, tensor);
+    reading.Advance(tensor.slice.count * DTypeSize(tensor.spec.dtype));
   }
   progress.WaitForAll();
   transport.Barrier();

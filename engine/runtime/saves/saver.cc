@@ -11,6 +11,7 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/tensors/allocator.h"
 #include "engine/base/text.h"
 #include "engine/base/value.h"
@@ -108,7 +109,9 @@ std::optional<SaveReport> Saver::Poll() {
 }
 
 SaveReport Saver::Finish() {
+  ProgressLine line("writing the save", 0);
   for (;;) {
+    line.Advance();
     work_.wait_for(kPatience);
     progress_.WaitForAll();
     if (std::optional<SaveReport> report = Poll()) return *std::move(report);

@@ -12,6 +12,9 @@
 
 #include "engine/base/check.h"
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
+#include "engine/base/size_class.h"
+#include "engine/base/tensors/allocator.h"
 #include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
 #include "engine/layers/axis/axis_scope.h"
@@ -113,16 +116,34 @@ StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, in
   return built;
 }
 
-/// Converts the values of one layer to the stored type. This happens layer by layer, so that a
-/// stage never holds all its layers in float32.
-void StoreInType(Layer& layer, at::ScalarType stored) {
-  if (stored == at::kFloat) return;
+/// Converts the values of one layer to the stored type and moves them to the device. This happens
+/// layer by layer, so that a stage never holds all its layers in float32, or on the host.
+void Store(Layer& layer, at::ScalarType stored, at::Device device) {
+  if (stored == at::kFloat && device.is_cpu()) return;
   for (Parameter& parameter : layer.parameters()) {
-    if (parameter.keeps_type || parameter.value.scalar_type() != at::kFloat) continue;
+    const bool converts = !parameter.keeps_type && parameter.value.scalar_type() == at::kFloat;
     const bool trains = parameter.value.requires_grad();
-    parameter.value = parameter.value.detach().to(stored).requires_grad_(trains);
+    parameter.value = parameter.value.detach()
+                          .to(device, converts ? stored : parameter.value.scalar_type())
+                          .requires_grad_(trains);
   }
+  for (LayerBuffer& buffer : layer.buffers()) buffer.value = buffer.value.to(device);
   layer.OnBound();
+}
+
+/// Keeps one piece of memory for the initial values of all these layers. When they have been moved
+/// to their flat buffer, it is free as a whole, and the gradients take it.
+void ReserveFor(const std::vector<LayerSpec>& layers, at::ScalarType stored, int parts) {
+  const auto item = static_cast<int64_t>(c10::elementSize(stored));
+  int64_t bytes = 0;
+  for (const LayerSpec& layer : layers) {
+    for (const ParameterSpec& parameter : ParametersOf(layer)) {
+      if (parameter.buffer) continue;
+      const int64_t elements = parameter.elements() / (parameter.share ? parts : 1);
+      bytes += AllocatedBytes(elements * item) + static_cast<int64_t>(kBlockUnit);
+    }
+  }
+  ReserveMemory(bytes);
 }
 
 /// True if the loss or a layer after a stage that ends before layer `end` is scripted.
@@ -187,6 +208,10 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   parts.end = place.end;
   parts.kept = KeptIn(job, plan, place);
   const Surroundings around = {job, script, axis};
+  ProgressLine line(
+      plan.stages.size() == 1 ? "building layers" : Str("building layers of stage ", stage),
+      place.end - place.begin, ProgressForm::kCount);
+  if (device.is_cpu()) ReserveFor(specs, parts.types.stored, axis ? axis->size() : 1);
   std::optional<RandomScope> draws;
   for (int index = place.begin; index < place.end; ++index) {
     const LayerSpec& spec = specs[index - place.begin];
@@ -194,7 +219,8 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
         !parts.layers.empty() && parts.layers.back().number == around.NumberOf(index);
     if (!goes_on) draws.reset();
     parts.layers.push_back(BuildStageLayer(around, spec, index, draws));
-    StoreInType(*parts.layers.back().layer, parts.types.stored);
+    Store(*parts.layers.back().layer, parts.types.stored, device);
+    line.Advance();
   }
   draws.reset();
   parts.segments = SegmentsOf(plan, place);

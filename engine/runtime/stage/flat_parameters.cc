@@ -1,9 +1,11 @@
 // First computes the size of each flat buffer (Region::Reserve), then allocates the buffers and
 // moves the parameters in. The gradients are allocated last, when the layers' original memory is
-// free again, so that building needs no more memory than a training step.
+// free again, so that building needs no more memory than a training step. If that memory is one
+// piece (ReserveMemory() in build_stage.cc), the gradients take it: its pages need not be cleared
+// again.
 #include "engine/runtime/stage/flat_parameters.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -11,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "engine/base/progress_line.h"
+#include "engine/base/size_class.h"
 #include "engine/base/tensors/allocator.h"
 #include "engine/base/text.h"
 
@@ -20,6 +24,11 @@ namespace {
 int64_t Padded(int64_t elements) {
   return (elements + FlatParameters::kPadding - 1) / FlatParameters::kPadding *
          FlatParameters::kPadding;
+}
+
+/// The bytes that a tensor like `values` takes, with the allocator's header.
+int64_t BytesOf(const at::Tensor& values) {
+  return AllocatedBytes(static_cast<int64_t>(values.nbytes())) + static_cast<int64_t>(kBlockUnit);
 }
 
 /// A view of a flat buffer for a parameter, with a version counter of its own. With plain views, a
@@ -36,7 +45,7 @@ class Region {
   /// Allocates the values. Gradients are allocated later.
   FlatBuffer Allocate(int index, int group, at::ScalarType type, at::Device device) {
     index_ = index;
-    buffer_ = {group, at::zeros({size_}, at::dtype(type).device(device)), {}};
+    buffer_ = {group, at::empty({size_}, at::dtype(type).device(device)), {}};
     return buffer_;
   }
   void set_seen(const at::Tensor& seen) { seen_ = seen; }
@@ -45,6 +54,8 @@ class Region {
   void Place(Parameter& parameter, PlacedParameter& placed) {
     placed.value = ViewOf(buffer_.values, next_, parameter.value);
     placed.value.copy_(parameter.value.detach());
+    const int64_t size = placed.value.numel(), padding = Padded(size) - size;
+    if (padding > 0) buffer_.values.narrow(0, next_ + size, padding).zero_();
     placed.buffer = index_;
     placed.offset = next_;
     parameter.value =
@@ -131,6 +142,9 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
     buffers_.push_back(region.Allocate(index, group, of.stored, device));
     region.set_seen(InType(buffers_.back().values, of.seen));
   }
+  int64_t elements = 0;
+  for (const FlatBuffer& buffer : buffers_) elements += buffer.values.numel();
+  ProgressLine line("placing parameters", elements);
   for (StageLayer& layer : layers) {
     for (Parameter& parameter : layer.layer->parameters()) {
       PlacedParameter& placed = parameters_.emplace_back();
@@ -155,11 +169,15 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
       }
       placed.share = parameter.share;
       placed.partial_grad = parameter.partial_grad;
+      line.Advance(parameter.value.numel());
     }
     layer.layer->OnBound();  // releases the layer's references to its original memory
   }
-  ReleaseFreeMemory();
+  int64_t gradients = 0;
+  for (const FlatBuffer& buffer : buffers_) gradients += BytesOf(buffer.values);
+  ReleaseFreeMemory(gradients);
   AddGradients(layers);
+  ReleaseFreeMemory();
   for (StageLayer& layer : layers) {
     for (LayerBuffer& buffer : layer.layer->buffers()) {
       buffer.value = buffer.value.to(device);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.h"
+#include "engine/base/tensors/allocator.h"
 #include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
@@ -558,6 +559,30 @@ TEST(BuildStageTest, LayersHaveTheirSeedsUnderEveryCut) {
   const auto expected = BuildLayer(job.layers[1], nullptr);
   EXPECT_TRUE(
       SameBits(parts.layers[0].layer->parameters()[0].value, expected->parameters()[0].value));
+}
+
+// The device "meta" stands for an accelerator: its tensors have no memory.
+TEST(BuildStageTest, TheHostHoldsOneLayerAtATime) {
+  InstallAllocator();
+  constexpr int64_t kWidth = 512, kLayer = 4 * kWidth * kWidth;
+  testing::FakeScript script;
+  Job job;
+  job.layers.assign(6, Make("Linear", {kWidth, kWidth}));
+  job.loss = CrossEntropy();
+  Plan plan;
+  plan.layers.resize(6);
+  plan.stages.resize(1);
+  plan.stages[0].end = 6;
+  ResetPeakMemory(0);
+  const int64_t before = MemoryOf(0).current;
+  const StageParts parts = BuildStage(job, plan, 0, at::kMeta, script);
+  EXPECT_LT(MemoryOf(0).peak - before, 2 * kLayer);
+  for (const StageLayer& layer : parts.layers) {
+    for (const Parameter& parameter : layer.layer->parameters()) {
+      EXPECT_TRUE(parameter.value.is_meta());
+      EXPECT_TRUE(parameter.value.requires_grad());
+    }
+  }
 }
 
 // A scripted layer after it gets a copy-on-write tensor. The first copy of a tensor changes its
