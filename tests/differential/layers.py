@@ -512,8 +512,7 @@ def unflatten(chance):
 
 
 def dropout(chance):
-    return {"p": chance.choice([0.0, 0.1, 0.5, 0.9, 1.0]), "inplace": chance.choice([True, False])}, [
-        anything(chance)]
+    return {"p": chance.choice([0.0, 0.1, 0.5, 0.9, 1.0]), "inplace": chance.choice([True, False])}, [anything(chance)]
 
 
 def channel_dropout(dims):

@@ -245,8 +245,7 @@ def two_classes(strata):
     x, y = torch.randn(4, 4), torch.randint(2, (4, 4))
     give(strata, x, y)
     output = seeded(0, lambda: nn.Linear(4, 4))(x).detach()
-    to = ['function(x, y) return x, y:to("%s") end' % dtype
-          for dtype in ("float32", "int64", "int32", "uint8", "bool")]
+    to = ['function(x, y) return x, y:to("%s") end' % dtype for dtype in ("float32", "int64", "int32", "uint8", "bool")]
     with_sigmoid = NUMBERS.replace("nn.Linear{4, 4}", "nn.Linear{4, 4}, nn.Sigmoid{}")
     jobs = [text % (loss, '"accuracy", "f1"', one, one) for one in to
             for text, loss in [(NUMBERS, "nn.BCEWithLogitsLoss{}"), (with_sigmoid, "nn.BCELoss{}")]]

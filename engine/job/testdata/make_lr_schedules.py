@@ -51,8 +51,7 @@ for _ in range(12):
     linear = after(warmup, count, lambda o: schedulers.LinearLR(
         o, start_factor=1.0, end_factor=max(final, 1e-12), total_iters=length))
     cases.append(["linear", options, count, linear])
-    cosine = after(warmup, total, lambda o: schedulers.CosineAnnealingLR(
-        o, T_max=length, eta_min=final))
+    cosine = after(warmup, total, lambda o: schedulers.CosineAnnealingLR(o, T_max=length, eta_min=final))
     cases.append(["cosine", options, count, cosine])
     every, gamma = random.randint(1, 6), random.choice([0.1, 0.5, 0.9])
     cases.append(["step", {"every": every, "gamma": gamma, "warmup": warmup}, count,

@@ -61,8 +61,7 @@ class Attention(nn.Module):
         if self.causal:
             length = query.size(1 if self.inner.batch_first else 0)
             mask = nn.Transformer.generate_square_subsequent_mask(length)
-        return self.inner(query, key, value, need_weights=False, attn_mask=mask,
-                          is_causal=self.causal)[0]
+        return self.inner(query, key, value, need_weights=False, attn_mask=mask, is_causal=self.causal)[0]
 
 
 class Encoder(nn.Module):

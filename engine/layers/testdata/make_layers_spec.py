@@ -92,8 +92,7 @@ def size(n, low, high):
 
 def convolution(kind, n, transposed=False):
     groups = pick([1, 1, 1, 2, 3])
-    args = {"in_channels": groups * rand(1, 2), "out_channels": groups * rand(1, 3),
-            "kernel_size": size(n, 1, 5)}
+    args = {"in_channels": groups * rand(1, 2), "out_channels": groups * rand(1, 3), "kernel_size": size(n, 1, 5)}
     if random.random() < 0.05:
         args["out_channels"] += 1
     maybe(args, 0.5, "stride", lambda: size(n, 1, 3))
@@ -487,8 +486,7 @@ def main():
             continue
         module = construct(kind, args)
         trainable = {name for name, _ in module.named_parameters()}
-        state = [[name, list(value.shape), name not in trainable]
-                 for name, value in module.state_dict().items()]
+        state = [[name, list(value.shape), name not in trainable] for name, value in module.state_dict().items()]
         count[kind] += 1
         if state and count[kind] <= 40:
             parameters[json.dumps([kind, args])] = [kind, args, state]
