@@ -486,25 +486,28 @@ class samples:
         self.strata = strata
         self.flags = ["llama.lua", "--seq=32", "--dim=16", "--depth=2", "--hidden=32", "--steps=4", "--device=cpu",
                       "--eval.every=2", "--eval.samples=The license "]
+        self.shown = {pipe: self._train(pipe) for pipe in (1, 2)}
 
-    def _texts(self, steps, *more):
-        """The texts in the log of a training, which must be behind these steps."""
-        self.strata.run("train", *self.flags, "--save.every=2", "--log=log.jsonl", *more, says=[
-            re.compile(r"^step %d/\d+  sample  The license " % (step + 1), re.M) for step in steps[-2:]])
-        records = [record for record in program.records(self.strata.path("log.jsonl")) if "texts" in record]
+    def _train(self, pipe, *more):
+        return self.strata.run("train", *self.flags, "--pipe=%d" % pipe, "--log=%d.jsonl" % pipe, "--save.every=2",
+                               "--save.dir=runs%d" % pipe, *more)
+
+    def _texts(self, pipe, steps):
+        """The texts in the log, which must be behind these steps."""
+        records = [record for record in program.records(self.strata.path("%d.jsonl" % pipe)) if "texts" in record]
         require([record["step"] for record in records] == steps, "the records of steps %s" % steps, records)
-        os.remove(self.strata.path("log.jsonl"))
         return [record["texts"] for record in records]
 
+    def are_shown(self):
+        for shown in self.shown.values():
+            require(len(re.findall(r"^step [24]/4  sample  The license ", shown, re.M)) == 2, "two texts", shown)
+
     def are_the_same_on_every_plan(self):
-        one, two = self._texts([1, 3], "--pipe=1"), self._texts([1, 3], "--pipe=2")
-        require(one == two, "the same texts", (one, two))
+        require(self._texts(1, [1, 3]) == self._texts(2, [1, 3]), "the same texts", self.shown)
 
     def are_logged_once_where_a_training_goes_on(self):
-        self.strata.run("train", *self.flags, "--save.every=2", "--log=2.jsonl", "--save.dir=runs", "--pipe=2")
-        self.strata.run("train", *self.flags, "--resume", "--steps=6", "--save.dir=runs", "--log=2.jsonl", "--pipe=2")
-        again = [record["step"] for record in program.records(self.strata.path("2.jsonl")) if "texts" in record]
-        require(again == [1, 3, 5], "each once", again)
+        self._train(2, "--resume", "--steps=6")
+        self._texts(2, [1, 3, 5])
 
     def are_planned(self):
         self.strata.run("plan", *self.flags, "--pipe=2",
