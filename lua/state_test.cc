@@ -10,11 +10,9 @@ namespace strata::lua {
 namespace {
 
 using testing::AllOf;
-using testing::Contains;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -200,9 +198,10 @@ TEST_F(Jobs, MistakesShowTheirLine) {
   EXPECT_THAT(LoadError("local s = require 'strata'\nlocal function f(n)\n return s.nn.Linear{n}\n"
                         "end\nf(1)"),
               StartsWith("net.lua:3: "));
-  EXPECT_THAT(LoadError("local s = require 'strata'\nlocal f = function()\n return s.nn.Lin\nend\n"
-                        "strata = s.times(1, f)"),
-              StartsWith("net.lua:3: there is no nn.Lin"));
+  EXPECT_THAT(
+      LoadError("local s = require 'strata'\nlocal f = function()\n return s.nn.linear\nend\n"
+                "strata = s.times(1, f)"),
+      StartsWith("net.lua:3: there is no nn.linear"));
   EXPECT_THAT(LoadError("local s = require 'strata'\nlocal t = {3, 1}\ntable.sort(t, function(a, b)"
                         "\n return a < b end)\ns.nn.Linear{}"),
               StartsWith("net.lua:5: "));
@@ -533,28 +532,6 @@ TEST_F(Prompt, TheLibraryShowsWhatItHas) {
               testing::AllOf(StartsWith("nn: layers and losses"), HasSubstr("nn.ReLU{")));
   EXPECT_THAT(Show("strata"), StartsWith("strata: the library"));
   EXPECT_EQ(Show("{nn.ReLU, nn}"), "{nn.ReLU, nn}");
-}
-
-TEST_F(Prompt, Completes) {
-  const auto complete = [this](const std::string& line) {
-    return state().Complete(line).candidates;
-  };
-  Show("t = strata.topology{pipe = 2}");
-  Show("deep = {inner = {{name_one = 1, name_two = 2, other = 3}}}");
-  EXPECT_THAT(complete("nn.Conv"), ElementsAre("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
-                                               "ConvTranspose2d", "ConvTranspose3d"));
-  EXPECT_EQ(state().Complete("x = nn.Conv").start, 7u);
-  EXPECT_THAT(complete("t:fi"), ElementsAre("filter"));
-  EXPECT_THAT(complete("f(t.dim"), ElementsAre("dims"));
-  EXPECT_THAT(complete("deep.inner[1].name_"), ElementsAre("name_one", "name_two"));
-  EXPECT_THAT(complete("stra"), ElementsAre("strata"));
-  EXPECT_THAT(complete("strata.data."), Contains("cifar10"));
-  EXPECT_THAT(complete("fun"), ElementsAre("function"));
-  EXPECT_THAT(complete("strata.nothing.x"), IsEmpty());
-  EXPECT_THAT(complete("undefined.x"), IsEmpty());
-  EXPECT_THAT(complete("t.dims."), IsEmpty());
-  EXPECT_THAT(complete("1 + "), Contains("strata"));
-  EXPECT_THAT(complete(""), Contains("print"));
 }
 
 TEST_F(Prompt, LoadsRelativeToTheCurrentFolder) {

@@ -13,7 +13,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::string ErrorOf(std::string_view csv, const ParseOptions& options = {}) {
   return ConfigErrorOf([&] { ParseProgram(csv, options); });

@@ -104,14 +104,6 @@ TEST_F(EngineTest, WhatOnlyTheLauncherShowsIsTold) {
   }
 }
 
-TEST_F(EngineTest, CompletesOperators) {
-  EXPECT_THAT(state().Complete("F.log_soft").candidates, testing::ElementsAre("log_softmax"));
-  EXPECT_THAT(state().Complete("y = F.te").candidates, testing::Contains("tensor"));
-  Show("x = F.ones{2}");
-  EXPECT_THAT(state().Complete("x:flat").candidates, testing::Contains("flatten"));
-  EXPECT_THAT(state().Complete("x.sha").candidates, testing::ElementsAre("shape"));
-}
-
 TEST_F(EngineTest, CompletesBehindOperatorsThatGiveATensor) {
   const auto names = [&](const char* line) { return state().Complete(line).candidates; };
   EXPECT_THAT(names("F.ones(2, 3):log_soft"), testing::ElementsAre("log_softmax"));
