@@ -192,12 +192,6 @@ TEST_F(EngineTest, MemoryThatIsNotThereIsTheWorldsFault) {
 
 // ---- Training
 
-TEST_F(EngineTest, TrainingLowersTheLoss) {
-  EXPECT_EQ(Show("(function() local s = job{steps = 30}:train{} return #s, s[1].step, s[30].step, "
-                 "s[30].loss < s[1].loss, s[1].grad_norm > 0 end)()"),
-            "30\n0\n29\ntrue\ntrue");
-}
-
 /// Each job must give the same losses, bit for bit, wherever the layers are cut.
 TEST_F(EngineTest, CutsDoNotChangeTheLosses) {
   Show(R"(
