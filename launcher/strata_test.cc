@@ -79,12 +79,6 @@ TEST(TrainTest, WhatIsNoOutputOfOursIsNotWrittenOver) {
               HasSubstr("name one file"));
 }
 
-TEST(TrainTest, AFullDiskEndsItAndNamesTheFile) {
-  const Ended ended = Strata({"train", kTiny, "--log=/dev/full"});
-  EXPECT_EQ(ended.code, 1);
-  EXPECT_THAT(ended.text, HasSubstr("strata: cannot write to the log /dev/full: No space left"));
-}
-
 TEST(TrainTest, AFileBeyondItsLimitEndsItAndIsNamed) {
   const std::string log = testing::TempDir() + "/limited.jsonl";
   Child child(
