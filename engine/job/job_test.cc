@@ -120,7 +120,7 @@ TEST(JobToValue, EveryChangeIsNamed) {
       {"name", "other", "name: \"net\" against \"other\""},
       {"parallel", MapOf({{"pipe", 3}}), "parallel.pipe: 0 against 3"},
       {"partition", "uniform", "partition.method: \"auto\" against \"uniform\""},
-      {"batch", Ints({32, 8}), "batch.micro_batches: 0 against 8"},
+      {"batch", Ints({32, 8}), "batch.size: 0 against 32"},
       {"steps", 2, "steps: 0 against 2"},
       {"timeout", 60, "timeout: 1800 against 60"},
       {"trace", "a.json", "trace: \"\" against \"a.json\""},
