@@ -204,7 +204,7 @@ def parameters(kind):
     if kind not in RECURRENT:
         return found
     names = ["input_size", "hidden_size", "num_layers", *(["nonlinearity"] if kind == "RNN" else []), "bias",
-             "batch_first", "dropout", "bidirectional", *(["proj_size"] if kind == "LSTM" else [])]
+             "batch_first", "dropout", "bidirectional", *(["proj_size"] if kind == "LSTM" else []), "device", "dtype"]
     return {name: found.get(name, found["bias"]) for name in names}
 
 
