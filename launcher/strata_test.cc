@@ -17,10 +17,8 @@ namespace strata::launcher {
 namespace {
 
 using testing::AllOf;
-using testing::Contains;
 using testing::ContainsRegex;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -46,18 +44,6 @@ std::string Replace(std::string text, const std::string& old, const std::string&
 constexpr const char* kFakeEngine = "launcher/libfake_engine.so";
 const bool kIsFake = ::setenv("STRATA_ENGINE", kFakeEngine, 1) == 0;
 
-/// Tests that run with the fake engine and with the real one.
-class EnginesTest : public testing::TestWithParam<bool> {
- protected:
-  EnginesTest() {
-    if (GetParam()) ::unsetenv("STRATA_ENGINE");
-  }
-  ~EnginesTest() override { ::setenv("STRATA_ENGINE", kFakeEngine, 1); }
-};
-
-INSTANTIATE_TEST_SUITE_P(All, EnginesTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Real" : "Fake"; });
-
 class TransportsTrainTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(TransportsTrainTest, TrainsAndEvaluates) {
@@ -72,22 +58,6 @@ TEST_P(TransportsTrainTest, TrainsAndEvaluates) {
 
 INSTANTIATE_TEST_SUITE_P(All, TransportsTrainTest, testing::Values("gloo", "threads"),
                          [](const auto& info) { return std::string(info.param); });
-
-TEST(TrainTest, MicroBatchLosses) {
-  EXPECT_THAT(Strata({"train", kTiny, "--losses", "--steps=1"}).text,
-              ContainsRegex("micro-batches( [0-9.]+){4}\n"));
-}
-
-TEST(TrainTest, LogsEveryStep) {
-  const std::string log = testing::TempDir() + "/log.jsonl";
-  EXPECT_EQ(Strata({"train", kTiny, "--log=" + log}).code, 0);
-  const std::vector<std::string> lines = Split(Trim(ReadFile(log)), '\n');
-  ASSERT_EQ(lines.size(), 6u);
-  for (int64_t step = 0; step < 5; ++step) {
-    EXPECT_EQ(Value::FromJson(lines[static_cast<size_t>(step)])["step"], Value(step));
-  }
-  EXPECT_TRUE(Value::FromJson(lines[5]).Has("accuracy"));
-}
 
 TEST(TrainTest, WhatIsNoOutputOfOursIsNotWrittenOver) {
   const std::string text = "length,kind\n1,rose\n", table = WriteScript("flowers.csv", text);
@@ -109,23 +79,12 @@ TEST(TrainTest, WhatIsNoOutputOfOursIsNotWrittenOver) {
               HasSubstr("name the same file"));
 }
 
-TEST(TrainTest, AFullDiskEndsItAndNamesTheFile) {
-  const Ended ended = Strata({"train", kTiny, "--log=/dev/full"});
-  EXPECT_EQ(ended.code, 1);
-  EXPECT_THAT(ended.text, HasSubstr("strata: cannot write to the log /dev/full: No space left"));
-}
-
 TEST(TrainTest, AFileBeyondItsLimitEndsItAndIsNamed) {
   const std::string log = testing::TempDir() + "/limited.jsonl";
   Child child(
       {"/bin/sh", "-c", Str("ulimit -f 1; exec launcher/strata train ", kTiny, " --log=", log)});
   EXPECT_THAT(child.Text(), HasSubstr(Str("strata: cannot write to the log ", log, ": File too")));
   EXPECT_EQ(child.Wait(), 1);
-}
-
-TEST(TrainTest, EvaluatesBetween) {
-  EXPECT_THAT(Strata({"train", kTiny, "--eval.every=2"}).text,
-              AllOf(HasSubstr("step 2/5  test loss"), HasSubstr("step 4/5  test loss")));
 }
 
 TEST(TrainTest, APrintOfTheScriptShowsOnce) {
@@ -205,7 +164,7 @@ TEST(TrainTest, ARankThatCrashesIsTheCause) {
   EXPECT_THAT(ended.text, HasSubstr("strata: rank 0 (stage 0) was ended by signal 6 (SIGABRT)"));
 }
 
-TEST_P(EnginesTest, CtrlCEndsEverything) {
+TEST(TrainTest, CtrlCEndsEverything) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
   training.Kill(SIGINT);
@@ -214,18 +173,7 @@ TEST_P(EnginesTest, CtrlCEndsEverything) {
   for (pid_t pid : training.ranks) EXPECT_TRUE(Ends(pid));
 }
 
-TEST_P(EnginesTest, AKilledRankIsTheCauseAndTheOtherSaysWhereItWas) {
-  LongTraining training;
-  ASSERT_EQ(training.ranks.size(), 2u);
-  ::kill(training.ranks[1], SIGKILL);
-  EXPECT_THAT(training.Cause(),
-              AllOf(StartsWith("strata: rank 1 (stage 1) was ended by signal 9 (SIGKILL)"),
-                    HasSubstr("where the others were:\n  rank 0 ")));
-  EXPECT_EQ(training.Wait(), 137);
-  EXPECT_TRUE(Ends(training.ranks[0]));
-}
-
-TEST_P(EnginesTest, NothingOutlivesTheLauncherNotEvenAStoppedRank) {
+TEST(TrainTest, NothingOutlivesTheLauncherNotEvenAStoppedRank) {
   LongTraining training;
   ASSERT_EQ(training.ranks.size(), 2u);
   ::kill(training.ranks[0], SIGSTOP);
@@ -400,22 +348,10 @@ TEST(RunTest, ASecondCtrlCEndsARunawayPattern) {
   EXPECT_EQ(child.Wait(), -SIGINT);
 }
 
-TEST(ReplTest, PipedLinesHaveNoPromptAndNoEscapeCodes) {
-  const Ended ended = Strata({"repl"}, "1 + 1\nfor i = 1, 2 do\nprint(i)\nend\n'text'\n");
-  EXPECT_EQ(ended.code, 0);
-  EXPECT_THAT(ended.text, AllOf(StartsWith("2\n1\n2\n"), HasSubstr("text"), Not(HasSubstr(">")),
-                                Not(HasSubstr("\033"))));
-}
-
 TEST(ReplTest, AnErrorIsRememberedInTheExitCode) {
   const Ended ended = Strata({"repl"}, "nothing.at_all\n'after'\n");
   EXPECT_EQ(ended.code, 1);
   EXPECT_THAT(ended.text, AllOf(HasSubstr("nothing"), HasSubstr("after")));
-}
-
-TEST(ReplTest, HasTheScriptsJob) {
-  const Ended ended = Strata({"repl", kTiny, "--pipe=3"}, "#job:plan().stages\n");
-  EXPECT_EQ(ended.text, "3\n");
 }
 
 TEST(DoctorTest, NamesTheEngine) {

@@ -10,11 +10,9 @@ namespace strata::lua {
 namespace {
 
 using testing::AllOf;
-using testing::Contains;
 using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -140,17 +138,6 @@ return strata.job { input = {shape = {4}}, layers = {strata.nn.ReLU{}} })";
   EXPECT_EQ(printed_, "1\t1\t1\n1\t1\t1\n");
 }
 
-TEST_F(Jobs, AModuleThatFailsIsNotLoaded) {
-  folder_.Write("part.lua", "error('not yet')");
-  const char* text = R"(local strata = require "strata"
-local part = require "part"
-return strata.job { name = part, input = {shape = {4}}, layers = {strata.nn.ReLU{}} })";
-  EXPECT_THAT(LoadError(text), HasSubstr("part.lua:1: not yet"));
-  EXPECT_THAT(LoadError(text), HasSubstr("part.lua:1: not yet")) << "not true in its stead";
-  folder_.Write("part.lua", "return 'mended'");
-  EXPECT_EQ(Load(text).name, "mended");
-}
-
 TEST_F(Jobs, FunctionsAreLayersLossAndMore) {
   const Job job = Load(R"(local strata = require "strata"
 local function flatten(x)
@@ -211,9 +198,10 @@ TEST_F(Jobs, MistakesShowTheirLine) {
   EXPECT_THAT(LoadError("local s = require 'strata'\nlocal function f(n)\n return s.nn.Linear{n}\n"
                         "end\nf(1)"),
               StartsWith("net.lua:3: "));
-  EXPECT_THAT(LoadError("local s = require 'strata'\nlocal f = function()\n return s.nn.Lin\nend\n"
-                        "strata = s.times(1, f)"),
-              StartsWith("net.lua:3: there is no nn.Lin"));
+  EXPECT_THAT(
+      LoadError("local s = require 'strata'\nlocal f = function()\n return s.nn.linear\nend\n"
+                "strata = s.times(1, f)"),
+      StartsWith("net.lua:3: there is no nn.linear"));
   EXPECT_THAT(LoadError("local s = require 'strata'\nlocal t = {3, 1}\ntable.sort(t, function(a, b)"
                         "\n return a < b end)\ns.nn.Linear{}"),
               StartsWith("net.lua:5: "));
@@ -227,29 +215,6 @@ TEST_F(Jobs, AScriptMustReturnAJob) {
   Flags flags({}, {});
   EXPECT_THROW(state().LoadJob(folder_.path() / "missing.lua", flags), ConfigError);
   EXPECT_THROW(state().LoadJob(folder_.path(), flags), ConfigError);
-}
-
-TEST_F(Jobs, WrongKeysNameTheNearest) {
-  const auto job = [](const std::string& key) {
-    return "local s = require 'strata'\nreturn s.job { input = {shape = {4}}, layers = "
-           "{s.nn.Linear{4, 4}}, " +
-           key + " }";
-  };
-  EXPECT_THAT(LoadError(job("optimiser = 'sgd'")), HasSubstr("optimizer"));
-  EXPECT_THAT(LoadError(job("batch = {micro_batchs = 2}")), HasSubstr("micro_batches"));
-  EXPECT_THAT(LoadError(job("loss = s.nn.CrossEntropyLoss")),
-              HasSubstr("write nn.CrossEntropyLoss{}"));
-  EXPECT_THAT(LoadError(job("loss = 7")), HasSubstr("loss"));
-  EXPECT_THAT(LoadError(job("steps = s.nn.ReLU{}")), HasSubstr("the job.steps: a layer"));
-  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {s.nn.ReLU} }"),
-              HasSubstr("layers[1] is the bare nn.ReLU; write nn.ReLU{}"));
-  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {s.nn.ReLU{}, "
-                        "{'x'}} }"),
-              HasSubstr("layers[2][1] must be a layer or a function, it is the string \"x\""));
-  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { name = 'x' }"),
-              HasSubstr("no layers"));
-  EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.job { layers = {x = 1} }"),
-              HasSubstr("has no key \"x\""));
 }
 
 TEST_F(Jobs, FailingFunctionsShowTheirLine) {
@@ -274,43 +239,6 @@ return strata.job {
   EXPECT_THROW(script.Call(unknown, {}), ConfigError);
 }
 
-TEST_F(Jobs, ObjectsShowThemselvesAndTheirKeys) {
-  Load(kJob);
-  EXPECT_EQ(Show("job.name"), "\"net\"");
-  EXPECT_EQ(Show("job.batch.micro_batches"), "4");
-  EXPECT_EQ(Show("#job.layers"), "5");
-  EXPECT_EQ(Show("job.layers[1].type"), "\"Linear\"");
-  EXPECT_EQ(Show("job.loss.type"), "\"CrossEntropyLoss\"");
-  EXPECT_THAT(Show("job"),
-              testing::AllOf(HasSubstr("job \"net\""), HasSubstr("Linear(8, 16"),
-                             HasSubstr("CrossEntropyLoss"), HasSubstr("micro_batches=4")));
-  EXPECT_THAT(Fail("job.optimiser"), HasSubstr("optimizer"));
-  EXPECT_THAT(Fail("job.name = 'x'"), HasSubstr("cannot be changed"));
-}
-
-TEST_F(Jobs, PlansAnswerQuestions) {
-  Load(kJob);
-  Show("plan = job:plan{pipe = 2, partition = 'uniform'}");
-  EXPECT_EQ(Show("plan.bounds"), "{0, 3, 5}");
-  EXPECT_EQ(Show("plan.layers[1].parameters"), "144");
-  EXPECT_EQ(Show("plan.layers[1].index"), "0");
-  EXPECT_EQ(Show("plan.stages[2].rank"), "1");
-  EXPECT_EQ(Show("plan.parameters"), "756");
-  EXPECT_EQ(Show("plan.topology:size('pipe')"), "2");
-  EXPECT_EQ(Show("plan.program:check()"), "true");
-  EXPECT_THAT(Show("plan"), HasSubstr("Linear"));
-  EXPECT_EQ(Show("job:plan{pipe = 2}.bounds"), "{0, 4, 5}") << "the script's own cuts";
-  EXPECT_EQ(Show("job:plan{pipe = 3, partition = function(layers, stages) "
-                 "return {0, 1, 2, #layers} end}.bounds"),
-            "{0, 1, 2, 5}");
-  EXPECT_EQ(Show("job:plan{parallel = strata.topology{pipe = 2}}.topology.world_size"), "2");
-  EXPECT_THAT(Fail("job:plan{pip = 2}"), HasSubstr("pipe"));
-  EXPECT_THAT(Fail("job:plan{pipe = 6, partition = 'uniform'}"), HasSubstr("layers"));
-  EXPECT_THAT(Fail("job:plan(7)"), HasSubstr("expected a table"));
-  EXPECT_THAT(Fail("job.plan{pipe = 2}"), HasSubstr("expected a job"));
-  EXPECT_THAT(Fail("plan.bound"), HasSubstr("bounds"));
-}
-
 TEST_F(Jobs, OtherScriptsAreLoadedFromTheirPlace) {
   folder_.Write("lib/other.lua", kJob);
   folder_.Write("lib/size.lua", "return 5");
@@ -332,14 +260,6 @@ return strata.job { name = "mine", input = {shape = {4}}, layers = {strata.nn.Re
               StartsWith("net.lua:2: there is no file"));
   EXPECT_THAT(LoadError("local s = require 'strata'\nreturn s.load('net.lua')"),
               HasSubstr("overflow"));
-}
-
-TEST_F(Jobs, DataSourcesAreDeclarations) {
-  EXPECT_THAT(LoadError("local s = require 'strata'\ns.data.digit{}"), HasSubstr("digits"));
-  EXPECT_THAT(LoadError("local s = require 'strata'\ns.data.digits{splt = 'train'}"),
-              HasSubstr("split"));
-  EXPECT_EQ(Show("strata.data.digits{split = 'test'}.source"), "\"digits\"");
-  EXPECT_EQ(Show("strata.data.digits{split = 'test'}.options.split"), "\"test\"");
 }
 
 TEST_F(Jobs, ScriptsOfRunHaveArguments) {
@@ -612,28 +532,6 @@ TEST_F(Prompt, TheLibraryShowsWhatItHas) {
               testing::AllOf(StartsWith("nn: layers and losses"), HasSubstr("nn.ReLU{")));
   EXPECT_THAT(Show("strata"), StartsWith("strata: the library"));
   EXPECT_EQ(Show("{nn.ReLU, nn}"), "{nn.ReLU, nn}");
-}
-
-TEST_F(Prompt, Completes) {
-  const auto complete = [this](const std::string& line) {
-    return state().Complete(line).candidates;
-  };
-  Show("t = strata.topology{pipe = 2}");
-  Show("deep = {inner = {{name_one = 1, name_two = 2, other = 3}}}");
-  EXPECT_THAT(complete("nn.Conv"), ElementsAre("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
-                                               "ConvTranspose2d", "ConvTranspose3d"));
-  EXPECT_EQ(state().Complete("x = nn.Conv").start, 7u);
-  EXPECT_THAT(complete("t:fi"), ElementsAre("filter"));
-  EXPECT_THAT(complete("f(t.dim"), ElementsAre("dims"));
-  EXPECT_THAT(complete("deep.inner[1].name_"), ElementsAre("name_one", "name_two"));
-  EXPECT_THAT(complete("stra"), ElementsAre("strata"));
-  EXPECT_THAT(complete("strata.data."), Contains("cifar10"));
-  EXPECT_THAT(complete("fun"), ElementsAre("function"));
-  EXPECT_THAT(complete("strata.nothing.x"), IsEmpty());
-  EXPECT_THAT(complete("undefined.x"), IsEmpty());
-  EXPECT_THAT(complete("t.dims."), IsEmpty());
-  EXPECT_THAT(complete("1 + "), Contains("strata"));
-  EXPECT_THAT(complete(""), Contains("print"));
 }
 
 TEST_F(Prompt, LoadsRelativeToTheCurrentFolder) {

@@ -66,8 +66,7 @@ def vectors(chance, rows):
     layers, at = [], width
     for size in hidden:
         split = chance.choice(["", "", ', split="column"', ', split="row"'])
-        layers.append("nn.Linear{%d, %d%s}" % (chance.pick([at], [at + 1, 0, -3, 1 << 40]), size,
-                                               split))
+        layers.append("nn.Linear{%d, %d%s}" % (chance.pick([at], [at + 1, 0, -3, 1 << 40]), size, split))
         layers.append(chance.choice(["nn.ReLU{}", "nn.GELU{}", "nn.Dropout{0.1}", "nn.Tanh{}",
                                      "nn.LayerNorm{%d}" % chance.pick([size], [size * 2]),
                                      chance.pick(["function(x) return x * 0.5 end"],
@@ -167,8 +166,7 @@ def batch(chance, size):
 
 def schedule(chance):
     one = ["1f1b", "1f1b", "gpipe", "zb_h1", "zb_h2", "auto"]
-    two = ["interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "v_half", "v_min",
-           "dualpipev"]
+    two = ["interleaved_1f1b", "looped_bfs", "interleaved_zb", "zbv", "v_half", "v_min", "dualpipev"]
     name, stages = chance.choice([(name, 1) for name in one * 2] + [(name, 2) for name in two])
     return (chance.pick(['"%s"' % name], ['"1b1f"', '"inference"', '"nosuch.csv"', "5", "{}",
                                           "function() return {} end",
@@ -212,15 +210,13 @@ def case(number):
         "tie_check": chance.choice([0, 1]),
         "steps": STEPS, "device": '"cpu"', "threads": 1, "hang_timeout": 30,
     }
-    return "function()\n  return strata.job { %s }\nend" % ",\n    ".join(
-        "%s = %s" % pair for pair in keys.items())
+    return "function()\n  return strata.job { %s }\nend" % ",\n    ".join("%s = %s" % pair for pair in keys.items())
 
 
 def run_together(strata, numbers):
     """The lines of HARNESS about these cases."""
     script = HARNESS % STEPS + "".join("try(%d, %s)\n" % (n, case(n)) for n in numbers)
-    job = strata.start("run", strata.write("together.lua", script),
-                       before=["timeout", str(SECONDS), "stdbuf", "-oL"])
+    job = strata.start("run", strata.write("together.lua", script), before=["timeout", str(SECONDS), "stdbuf", "-oL"])
     code, out, errors = job.end()
     return code, out.splitlines(), errors
 
@@ -239,15 +235,13 @@ def threads(strata, count=100):
             begun = number
             told[number] = what
             may_be_late = "cannot train" in text
-            if (what == "broke" or (what == "late" and not may_be_late) or
-                    any(word in text for word in FORBIDDEN)):
+            if (what == "broke" or (what == "late" and not may_be_late) or any(word in text for word in FORBIDDEN)):
                 failures.append("%s\n-- %s: %s" % (case(number), what, text))
         if code != 0:
             how = "hangs" if code == 124 else "ends the process with code %d" % code
             failures.append("%s\n-- %s: %s" % (case(begun), how, errors))
         numbers = [n for n in numbers if n > max(begun, numbers[0])]
-    counts = {what: list(told.values()).count(what)
-              for what in ["trained", "refused", "late", "broke"]}
+    counts = {what: list(told.values()).count(what) for what in ["trained", "refused", "late", "broke"]}
     print(counts)
     require(not failures, "no failure", "\n\n".join(failures))
     require(counts["trained"] >= count // 10, "jobs that train", counts)

@@ -41,8 +41,7 @@ WORLD = 4
 
 def start(strata, *flags, fault=None, grid=tuple(GRID), **options):
     environment = {"STRATA_FAULT": fault} if fault else {}
-    return strata.start("train", "job.lua", "--print_every=1", *grid, *flags,
-                        environment=environment, **options)
+    return strata.start("train", "job.lua", "--print_every=1", *grid, *flags, environment=environment, **options)
 
 
 def wait_until(condition, what, shown):
@@ -104,8 +103,7 @@ def killed_ranks(strata, all_of_them=0):
         pids = job.pids()
         since = time.monotonic()
         os.kill(victim, signal.SIGKILL)
-        code, errors, spent = expect_end_within(job, 2 if all_of_them else 2 * PATIENT, since,
-                                                pids)
+        code, errors, spent = expect_end_within(job, 2 if all_of_them else 2 * PATIENT, since, pids)
         slowest = max(slowest, spent)
         require(code == 137, "exit code 137", (code, errors))
         require(errors.startswith("strata: rank %d (stage %d, replica %d) was ended by signal 9 "
@@ -133,8 +131,7 @@ def stopped_ranks(strata, all_of_them=0):
         job = start(strata, limit, fault="%d:%s:STOP" % (rank, action))
         wait_for_stop(job, rank)
         pids = job.pids()
-        code, errors, spent = expect_end_within(job, 7 if all_of_them else 7 * PATIENT,
-                                                time.monotonic(), pids)
+        code, errors, spent = expect_end_within(job, 7 if all_of_them else 7 * PATIENT, time.monotonic(), pids)
         print("%s of rank %d: %.3f s" % (action, rank, spent), errors)
         require(code == 1, "exit code 1", (code, errors))
         stopped = r"rank %d" % rank
@@ -170,8 +167,7 @@ def listeners(job):
     for pid in [job.process.pid] + [pid for pids in job.pids().values() for pid in pids]:
         for descriptor in os.listdir("/proc/%d/fd" % pid):
             try:
-                found = re.fullmatch(r"socket:\[(\d+)\]",
-                                     os.readlink("/proc/%d/fd/%s" % (pid, descriptor)))
+                found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink("/proc/%d/fd/%s" % (pid, descriptor)))
             except OSError:
                 continue
             if found:
@@ -230,13 +226,11 @@ def strangers(strata):
 def jobs_at_once(strata, rounds=1):
     """Jobs that start together never meet at a port."""
     for _ in range(rounds):
-        jobs = [start(strata, "--steps=3", "--log=log%d.jsonl" % i, grid=["--pipe=2"])
-                for i in range(6)]
+        jobs = [start(strata, "--steps=3", "--log=log%d.jsonl" % i, grid=["--pipe=2"]) for i in range(6)]
         for job in jobs:
             code, out, errors = job.end()
             require(code == 0 and "step 3/3" in out, "a training", (code, out, errors))
-        losses = [[step["loss"] for step in program.steps(strata.path("log%d.jsonl" % i))]
-                  for i in range(6)]
+        losses = [[step["loss"] for step in program.steps(strata.path("log%d.jsonl" % i))] for i in range(6)]
         require(all(one == losses[0] for one in losses), "the same losses", losses)
 
 
@@ -277,8 +271,7 @@ def restarts(strata, all_of_them=0):
                 in errors, "the cause", errors)
         require("strata: restart %d of 2, from the last save" % count in errors, "a restart", errors)
     require(len(re.findall(r"^goes on after step \d+ of runs/", out, re.M)) == 2, "the saves", out)
-    require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps),
-            "the same bits", (out, errors))
+    require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps), "the same bits", (out, errors))
     print("training again after", ["%.2f s" % seconds for seconds in spent])
     require(max(spent) < (3 if all_of_them else 3 * PATIENT), "training again within 3 s", spent)
 
@@ -289,8 +282,7 @@ def restarts_without_saves(strata):
     _, errors, _ = train_through(strata, steps, [signal.SIGKILL])
     require("restart 1 of 1, from the beginning: there are no saves (--save.dir)" in errors,
             "that it begins again", errors)
-    require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps),
-            "the same bits", errors)
+    require(losses(strata, "log.jsonl", steps) == losses(strata, "whole.jsonl", steps), "the same bits", errors)
 
 
 def restarts_with_nothing_new(strata):
@@ -340,15 +332,14 @@ def fruitless_restarts(strata):
             "that they led nowhere", errors)
     code, out, errors = start(strata, "--max_restarts=10", "--nproc=3").end()
     require(code == 2 and "restart" not in errors, "what fails each time ends at once", errors)
-    shown = strata.run("train", "job.lua", "--restart_window=2h", code=2)
-    require("--restart_window=2h counts restarts, but there are none" in shown, "a refusal", shown)
-    shown = strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=0", code=2)
-    require("--restart_window=0: expected a time" in shown, "a refusal", shown)
-    shown = strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=soon", code=2)
-    require("--restart_window=soon: expected a time" in shown, "a refusal", shown)
-    shown = strata.run("train", "job.lua", "--max_restarts=1", "--nnodes=2", "--node_rank=0",
-                       "--master_addr=127.0.0.1", code=2)
-    require("--max_restarts: --nnodes starts the ranks of this job" in shown, "a refusal", shown)
+    strata.run("train", "job.lua", "--restart_window=2h", code=2,
+               says="--restart_window=2h counts restarts, but there are none")
+    strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=0", code=2,
+               says="--restart_window=0: expected a time")
+    strata.run("train", "job.lua", "--max_restarts=1", "--restart_window=soon", code=2,
+               says="--restart_window=soon: expected a time")
+    strata.run("train", "job.lua", "--max_restarts=1", "--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1", code=2,
+               says="--max_restarts: --nnodes starts the ranks of this job")
 
 
 def flight_records(strata):
@@ -465,8 +456,7 @@ def clock_jumps(strata):
     for ahead in (day, -day):
         set_clock(ahead)
         wait_for_saves(job, 2)
-        shown = strata.run("train", *train, "--resume", code=2, environment=environment)
-        require("another training saves to runs" in shown, "that the folder is taken", shown)
+        strata.run("train", *train, "--resume", code=2, environment=environment, says="another training saves to runs")
         job.process.send_signal(signal.SIGQUIT)
         job.wait_for("^flight record of all ranks: runs/")
         wait_for_saves(job, 2)
@@ -512,7 +502,7 @@ def saves_now(strata):
         job.wait_for_steps()
         job.process.send_signal(signal.SIGINT)
         require(job.end()[0] == 130, "it went on", transport)
-        require("whole" in strata.run("inspect", "runs_" + transport), "a whole save", transport)
+        strata.run("inspect", "runs_" + transport, says="whole")
     job = start(strata)
     job.wait_for_steps()
     job.process.send_signal(signal.SIGUSR1)

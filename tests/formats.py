@@ -30,11 +30,11 @@ def kept(strata, name):
 def saves(strata):
     versions = kept(strata, "save")
     for entry in versions.values():
-        require("whole" in strata.run("inspect", entry), "a whole save", entry)
+        strata.run("inspect", entry, says="whole")
         shown = strata.run("train", "net.lua", "--resume=" + entry, "--steps=6")
         require(re.search(r"^step 5/6 ", shown, re.MULTILINE) and "step 4/6" not in shown, "the steps behind it", shown)
         require("the job has changed" not in shown, "the job that was saved", shown)
-        require("accuracy" in strata.run("eval", "net.lua", "--weights=" + entry), "an evaluation", "")
+        strata.run("eval", "net.lua", "--weights=" + entry, says="accuracy")
     strata.run("train", "net.lua", "--save.dir=runs", "--steps=1")
     strata.run("train", "net.lua", "--save.dir=frozen", "--steps=1", "--freeze=1")
     strata.run("train", "net.lua", "--save.dir=thawed", "--steps=2", "--resume=frozen")
@@ -58,7 +58,7 @@ def plans(strata):
 def costs(strata):
     versions = kept(strata, "costs")
     for entry in versions.values():
-        require("measured" in strata.run("plan", "net.lua", "--partition=time", "--costs=" + entry), "measured costs", entry)
+        strata.run("plan", "net.lua", "--partition=time", "--costs=" + entry, says="measured")
     strata.run("plan", "net.lua", "--write_costs=new.json")
     require(strata.json("new.json")["costs"] in versions, "files of this version", versions)
 

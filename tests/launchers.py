@@ -45,12 +45,10 @@ def expect_training(strata, environments, *flags):
     done = run_ranks(strata, environments, "--log=log.jsonl", *flags)
     for code, out, errors in done:
         require(code == 0, "exit code 0", (code, out, errors))
-    require("step 3/3" in done[0][1] and "2 ranks on cpu, over gloo" in done[0][1],
-            "rank 0's steps", done)
+    require("step 3/3" in done[0][1] and "2 ranks on cpu, over gloo" in done[0][1], "rank 0's steps", done)
     require(done[1][1:] == ("", ""), "nothing from rank 1", done)
     together = losses(strata, "log.jsonl")
-    require(len(together) == STEPS and together == local_losses(strata),
-            "the losses of a local job", together)
+    require(len(together) == STEPS and together == local_losses(strata), "the losses of a local job", together)
 
 
 def torchrun(strata):

@@ -77,23 +77,18 @@ def plan(strata):
 
 def wrong_files(strata):
     """What cannot be written is said before anything is trained."""
-    shown = strata.run("train", *DIGITS, "--steps=1", "--html=page.html", code=2)
-    require("--trace=FILE" in shown, "what is missing", shown)
+    strata.run("train", *DIGITS, "--steps=1", "--html=page.html", code=2, says="--trace=FILE")
     for flag in ("trace", "svg", "html"):
         flags = {"trace": "t.json", flag: "no/such/folder/file"}
-        shown = strata.run("train", *DIGITS, "--steps=1",
-                           *("--%s=%s" % item for item in flags.items()), code=1)
-        require("no/such/folder/file: No such file or directory" in shown, "the file", shown)
-        require("step 1" not in shown, "no training", shown)
-    shown = strata.run("plan", *DIGITS, "--svg=no/such/folder/file", code=1)
-    require("no/such/folder/file: No such file" in shown, "the file", shown)
+        strata.run("train", *DIGITS, "--steps=1", *("--%s=%s" % item for item in flags.items()), code=1,
+                   says="no/such/folder/file: No such file or directory", lacks="step 1")
+    strata.run("plan", *DIGITS, "--svg=no/such/folder/file", code=1, says="no/such/folder/file: No such file")
 
 
 def check_trace(strata, transport):
     """Every action of the program once, in order, on each rank, in each step."""
-    shown = strata.run("train", *DIGITS, "--steps=4", "--transport=" + transport,
-                       "--trace=run.json", "--html=run.html", "--svg=run.svg")
-    require("trace of steps 0 to 3: run.json" in shown, "news of the trace", shown)
+    strata.run("train", *DIGITS, "--steps=4", "--transport=" + transport, "--trace=run.json", "--html=run.html",
+               "--svg=run.svg", says="trace of steps 0 to 3: run.json")
     strata.write("rows.lua", ROWS)
     rows = json.loads(strata.run("run", "rows.lua"))
     events = strata.json("run.json")["traceEvents"]
@@ -103,8 +98,7 @@ def check_trace(strata, transport):
             own = [e for e in actions if e["pid"] == rank and e["args"]["step"] == step]
             require([e["name"] for e in own] == [name for name in row if name], "the row", own)
             for before, after in zip(own, own[1:]):
-                require(before["ts"] + before["dur"] <= after["ts"] + 0.002, "one by one",
-                        (before, after))
+                require(before["ts"] + before["dur"] <= after["ts"] + 0.002, "one by one", (before, after))
     begins = {(e["name"], e["args"]["step"]): e["ts"] for e in actions}
     for (name, step), begin in begins.items():
         if name[0:2] == "1F":  # works on what stage 0 made
@@ -189,8 +183,7 @@ views[0].canvas.dispatchEvent(
 
 def browser(strata):
     """A page of 64 ranks and 256 micro-batches is drawn within a second, and one can see it."""
-    chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser",
-                                                    "google-chrome"])), None)
+    chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
     if not chromium:
         return skipped("there is no chromium here")
     strata.write("wide.lua", WIDE)
@@ -217,16 +210,14 @@ def browser(strata):
 
     found = facts()
     require("draw-ms" in found, "a page that drew itself", found)
-    require(int(found["actions"]) == 64 * 256 * 3 == sum(len(names) for names, _ in lanes),
-            "every action", found)
+    require(int(found["actions"]) == 64 * 256 * 3 == sum(len(names) for names, _ in lanes), "every action", found)
     ends = sum(sum(ends) for _, ends in lanes)
     require(abs(float(found["ends"]) - ends) < 1e-6 * ends, "the ends %r" % ends, found)
     # The machine may be busy with other things: the quickest of some counts.
     times = [float(found["draw-ms"])]
     while times[-1] > 1000 and len(times) < 5:
         times.append(float(facts()["draw-ms"]))
-    print("drawn in %s ms; the page has %d bytes" % (times, os.path.getsize(
-        strata.path("wide.html"))))
+    print("drawn in %s ms; the page has %d bytes" % (times, os.path.getsize(strata.path("wide.html"))))
     require(min(times) <= 1000, "a second at most", times)
 
     strata.run("plan", *DIGITS, "--schedule=zb_h1", "--html=page.html", "--svg=page.svg")

@@ -179,8 +179,7 @@ def saves(strata):
     float32 goes on from without a change."""
     save = ("--save.dir=" + strata.path("saves"), "--save.every=4")
     strata.run("train", "digits.lua", *SHORT[1:], *save, "--precision=bf16", "--steps=4")
-    shown = strata.run("inspect", strata.path("saves"))
-    require("bfloat16" not in shown and "float32" in shown, "masters", shown)
+    strata.run("inspect", strata.path("saves"), says="float32", lacks="bfloat16")
     last = {}
     for precision in ("bf16", "float32", "fp16"):
         log = strata.path(precision + ".jsonl")
@@ -192,8 +191,7 @@ def saves(strata):
     require(max(last.values()) - min(last.values()) <= 2**-6, "losses within bf16's rounding", last)
     strata.run("train", "digits.lua", *SHORT, "--precision=bf16", "--precision.params=bf16", "--optimizer.eps=1e-4",
                "--save.dir=" + strata.path("small"))
-    shown = strata.run("inspect", strata.path("small"))
-    require("bfloat16" in shown and "float32" not in shown, "parameters and moments in bf16", shown)
+    strata.run("inspect", strata.path("small"), says="bfloat16", lacks="float32")
     half = ("--precision=bf16", "--precision.params=bf16", "--optimizer.eps=1e-4")
     whole = ("--precision=float32", "--optimizer.eps=1e-4")
     for source, flags, told in (("saves/step-00000004", half, "become bfloat16, from float32: the values are rounded"),
@@ -202,9 +200,8 @@ def saves(strata):
         found = []
         for plan in (("--pipe=1",), ("--pipe=3", "--schedule=gpipe")):
             log = strata.path("on.jsonl")
-            shown = strata.run("train", "digits.lua", *SHORT[1:], *plan, *flags, "--resume=" + strata.path(source),
-                               "--steps=8", "--log=" + log)
-            require(told in shown, "what is converted", shown)
+            strata.run("train", "digits.lua", *SHORT[1:], *plan, *flags, "--resume=" + strata.path(source), "--steps=8",
+                       "--log=" + log, says=told)
             found.append([(step["loss"], step["grad_norm"]) for step in program.steps(log)])
             os.remove(log)
         require(found[0] == found[1] and found[0], "the same bits on both plans", found)

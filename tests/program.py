@@ -26,6 +26,14 @@ def require(condition, what, shown):
         raise AssertionError("expected %s in:\n%s" % (what, shown))
 
 
+def require_texts(shown, says=(), lacks=(), source=""):
+    """All texts and compiled patterns of `says` are in a text, and none of `lacks`. Each of both is a list, or one."""
+    for wanted, texts in [(True, says), (False, lacks)]:
+        for text in [texts] if isinstance(texts, (str, re.Pattern)) else texts:
+            found = text in shown if isinstance(text, str) else bool(text.search(shown))
+            require(found == wanted, "%r" % text if wanted else "no %r" % text, source + ":\n" + shown)
+
+
 def skipped(why):
     """Says that a part of the test is left out; tools/test lists these lines."""
     print("skipped:", why, flush=True)
@@ -97,13 +105,15 @@ class Program:
         line = [*before, self.binary, *(self._model(argument) for argument in arguments)]
         return Job(line, dict(os.environ, **(environment or {})), cwd=self.folder, **options)
 
-    def run(self, *arguments, code=0, stdin="", **options):
-        """What `strata ARGUMENTS` writes to its standard output, then error, once it has ended."""
+    def run(self, *arguments, code=0, stdin="", says=(), lacks=(), **options):
+        """What `strata ARGUMENTS` writes to its standard output, then error, once it has ended: all texts and compiled
+        patterns of `says`, and none of `lacks`. Each of both is a list, or one text."""
         job = self.start(*arguments, stdin=subprocess.PIPE, **options)
         ended, out, errors = job.end(stdin)
         if ended != code:
             raise AssertionError("strata %s\nexit code %d, expected %d\n%s%s" % (
                 " ".join(arguments), ended, code, out, errors))
+        require_texts(out + errors, says, lacks, " of strata " + " ".join(arguments))
         return out + errors
 
     def plan(self, *arguments, **options):
@@ -112,8 +122,7 @@ class Program:
 
     def verifies(self, *arguments, equal="equal bit for bit"):
         """`strata verify ARGUMENTS` finds what one stage computes."""
-        shown = self.run("verify", *arguments)
-        require(equal in shown, "%s with %s" % (equal, " ".join(arguments)), shown)
+        self.run("verify", *arguments, says=equal)
 
     def flight_of(self, shown):
         """What `strata inspect` says of the flight record that a text names, and that by rank."""
@@ -238,11 +247,16 @@ def stat(process):
 
 def main(tests, prepare=None):
     """FILE.py STRATA MODELS TEST...: runs these functions of `tests`, each with a new program that
-    `prepare` has seen; TEST=NUMBER gives it the number as well."""
+    `prepare` has seen; TEST=NUMBER gives it the number as well. Of a class, which its program prepares once, all
+    methods run in their order, each a test of one behaviour that its name says; those with _ in front help them."""
     for argument in sys.argv[3:]:
         name, _, number = argument.partition("=")
         strata = Program(sys.argv[1], sys.argv[2])
         if prepare:
             prepare(strata)
-        tests[name](strata, *([int(number)] if number else []))
+        group = tests[name](strata, *([int(number)] if number else []))
+        for method, value in vars(tests[name]).items():
+            if callable(value) and not method.startswith("_"):
+                print(name, method, flush=True)
+                value(group)
         print("ok", argument)

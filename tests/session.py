@@ -67,138 +67,159 @@ class Screen:
             return library in maps.read()
 
 
-def shows(screen, typed, *expected):
-    """Types a line; each of `expected` must be in what it shows."""
-    screen.keys(typed + "\n")
-    seen = screen.read_until("\n> ")
-    for text in expected:
-        require(text in seen, repr(text) + " after " + repr(typed), seen)
-    return seen
+class Session:
+    """A screen on which `strata repl ARGUMENTS` has begun."""
+
+    arguments = ()
+
+    def __init__(self, strata):
+        self.strata = strata
+        self._begin()
+
+    def _begin(self):
+        self.screen = Screen(self.strata, "repl", *(os.path.join(self.strata.models, name) for name in self.arguments))
+        self.screen.read_until("\n> ")
+
+    def _type(self, keys, until):
+        self.screen.keys(keys)
+        self.screen.read_until(until)
+
+    def _shows(self, *rows, lacks=()):
+        """Types the first text of each row; all others of the row must be in what it shows."""
+        for typed, *expected in rows:
+            self.screen.keys(typed + "\n")
+            program.require_texts(self.screen.read_until("\n> "), expected, lacks, " after %r" % typed)
 
 
-def begin(strata, *arguments):
-    screen = Screen(strata, "repl", *arguments)
-    screen.read_until("\n> ")
-    return screen
+class prompt(Session):
+    """Of a job: values, help, completion, history."""
+
+    arguments = ["digits.lua"]
+
+    def greets_without_libtorch(self):
+        program.require_texts(self.screen.transcript, "help(x)")
+        require(not self.screen.loads("libtorch"), "a start without LibTorch", self.screen.transcript)
+
+    def shows_values(self):
+        self._shows(["1 + 1", "\n2"])
+        self._shows(["1 + 1;"], lacks="\n2")
+        self._shows(["= _ * 21", "\n42"], ["{1, {a = 'b'}}", '{1, {a="b"}}'], [":time 1 + 1", "\n2", "\ntime "])
+
+    def names_what_is_misspelt(self):
+        self._shows(["jbo", 'there is no global "jbo"; did you mean "job"?'],
+                    ["job.optimzer", 'did you mean "optimizer"?'],
+                    ["help('partitoin')", 'did you mean "partition"?'])
+
+    def takes_several_lines(self):
+        self._type("for i = 1, 2 do\n", "\n>> ")
+        self._shows(["print('line', i) end", "line\t1\nline\t2"])
+
+    def leaves_the_middle_of_a_line_with_ctrl_c(self):
+        self._type("function f(\n", "\n>> ")
+        self._type("\x03", "^C\n> ")
+        self._type("half a line\x03", "^C\n> ")
+
+    def interrupts_what_runs_with_ctrl_c(self):
+        self._type("print('runs') while true do end\n", "runs\n")
+        self._type("\x03", "interrupted")
+        self.screen.read_until("\n> ")
+
+    def says_the_line_of_an_error_within_several(self):
+        for line in ("strata.job{", "  layers = {nn.ReLU{}},", "  schedul = '1f1b',", "  seed = 3,"):
+            self._type(line + "\n", "\n>> ")
+        self._shows(["}", ']:3: the job has no key "schedul"'])
+
+    def helps_from_the_tables_of_the_checks(self):
+        self._shows(["job:plan", "job:plan{key=value"],  # a method alone shows its help
+                    ["nn.Conv2d?", "shapes: (N, in_channels, H, W)", "kernel_size", "dilation"],
+                    ["help('schedule')", "job.schedule: ", "zb_h1"],
+                    ["job?", "job:plan{", "job:summary(", "job.optimizer: "])
+
+    def completes_members_methods_keys_texts_and_files(self):
+        self.strata.write("here.lua", "return require('strata').job{layers={require('strata').nn.ReLU{}}, "
+                          "input={shape={2}}, batch={micro_batches=1, micro_batch_size=1}, name='found'}")
+        self._shows(["nn.Embed\t{10, 4}", "Embedding(10, 4)"],
+                    ["nn.Conv2d{3, 64, ker\t5}", "kernel_size=(5, 5)"],
+                    ["job:plan{pi\t2}.bounds", "{0, 3, 10}"],
+                    ['strata.schedule("zb_h1\t", {ra\t2, micro\t4}):check()', "true"],
+                    ["strata.load('her\t').name", '"found"'])
+
+    def completes_behind_calls_without_running_them(self):
+        self._shows(["job:plan{pipe=2}:forec\t()", "predicted: step"],
+                    ["strata.load('here.lua'):pl\t{pi\t1}.bou\t", "{0, 1}"],
+                    ["job:plan{pipe=2}:sched\t():gan\t{comm=1, wid\t40}", "rank 1 |"],
+                    ["strata.job{layers={nn.Dropout{inpl\ttrue}}}", "Dropout(inplace=true)"],
+                    ["job.pl\t?", "job:plan{key=value"])
+
+    def knows_the_lines_of_the_last_session(self):
+        """Of several lines, all."""
+        self.screen.leave()
+        self._begin()
+        self._shows(["\x1b[A", "job:plan{key=value"])
+        self._type("for i = 1, 2 do\n", "\n>> ")
+        self._shows(["print('again', i) end", "again\t2"], ["\x1b[A", "again\t1\nagain\t2"])
+        self.screen.leave()
+        self._begin()
+        self._shows(["\x1b[A", "again\t1\nagain\t2"])
+        self.screen.leave()
+
+    def is_silent_where_lines_are_piped(self):
+        shown = self.strata.run("repl", "digits.lua", stdin="1 + 1\njob:plan{pipe=2}.bounds\n_[2];\n_ + 1\n")
+        require(shown == "2\n{0, 3, 10}\n4\n", "three answers", shown)
 
 
-def prompt(strata):
-    """Values, help, completion, history, several lines, Ctrl-C, time."""
-    screen = begin(strata, os.path.join(strata.models, "digits.lua"))
-    require("help(x)" in screen.transcript, "a greeting", screen.transcript)
-    require(not screen.loads("libtorch"), "a start without LibTorch", screen.transcript)
+class tensors(Session):
+    """LibTorch is there once a tensor is needed."""
 
-    shows(screen, "1 + 1", "\n2")
-    require("\n2" not in shows(screen, "1 + 1;"), "silence", screen.transcript)
-    shows(screen, "= _ * 21", "\n42")
-    shows(screen, "{1, {a = 'b'}}", '{1, {a="b"}}')
-    shows(screen, "jbo", 'there is no global "jbo"; did you mean "job"?')
-    shows(screen, "job.optimzer", 'did you mean "optimizer"?')
-    shows(screen, ":time 1 + 1", "\n2", "\ntime ")
+    def load_libtorch_once_they_are_needed(self):
+        require(not self.screen.loads("libtorch"), "a start without LibTorch", self.screen.transcript)
+        self._shows(["F.ones(2, 3)", "tensor([[1., 1., 1.],\n        [1., 1., 1.]])"])
+        require(self.screen.loads("libtorch"), "LibTorch", self.screen.transcript)
 
-    # Several lines, and back from the middle of one.
-    screen.keys("for i = 1, 2 do\n")
-    screen.read_until("\n>> ")
-    shows(screen, "print('line', i) end", "line\t1\nline\t2")
-    screen.keys("function f(\n")
-    screen.read_until("\n>> ")
-    screen.keys("\x03")
-    screen.read_until("^C\n> ")
-    screen.keys("print('runs') while true do end\n")
-    screen.read_until("runs\n")
-    screen.keys("\x03")
-    screen.read_until("interrupted")
-    screen.read_until("\n> ")
+    def are_shown_in_short(self):
+        self._shows(["F.zeros(100, 100)", "[0., 0., 0., ..., 0., 0., 0.]", "size=(100, 100)"])
 
-    # An error within several lines is on its line.
-    for line in ("strata.job{", "  layers = {nn.ReLU{}},", "  schedul = '1f1b',", "  seed = 3,"):
-        screen.keys(line + "\n")
-        screen.read_until("\n>> ")
-    shows(screen, "}", ']:3: the job has no key "schedul"')
-
-    shows(screen, "job:plan", "job:plan{key=value")  # a method alone shows its help
-
-    # Help, from the tables of the checks.
-    shows(screen, "nn.Conv2d?", "shapes: (N, in_channels, H, W)", "kernel_size", "dilation")
-    shows(screen, "help('schedule')", "job.schedule: ", "zb_h1")
-    shows(screen, "job?", "job:plan{", "job:summary(", "job.optimizer: ")
-    shows(screen, "help('partitoin')", 'did you mean "partition"?')
-
-    # Tab: members, methods, options inside of calls, keys, texts, files.
-    shows(screen, "nn.Embed\t{10, 4}", "Embedding(10, 4)")
-    shows(screen, "nn.Conv2d{3, 64, ker\t5}", "kernel_size=(5, 5)")
-    shows(screen, "job:plan{pi\t2}.bounds", "{0, 3, 10}")
-    shows(screen, 'strata.schedule("zb_h1\t", {ra\t2, micro\t4}):check()', "true")
-    strata.write("here.lua", "return require('strata').job{layers={require('strata').nn.ReLU{}}, "
-                 "input={shape={2}}, batch={micro_batches=1, micro_batch_size=1}, name='found'}")
-    shows(screen, "strata.load('her\t').name", '"found"')
-    # Behind calls too, where the type of what they give is known: nothing runs for it.
-    shows(screen, "job:plan{pipe=2}:forec\t()", "predicted: step")
-    shows(screen, "strata.load('here.lua'):pl\t{pi\t1}.bou\t", "{0, 1}")
-    shows(screen, "job:plan{pipe=2}:sched\t():gan\t{comm=1, wid\t40}", "rank 1 |")
-    shows(screen, "strata.job{layers={nn.Dropout{inpl\ttrue}}}", "Dropout(inplace=true)")
-    shows(screen, "job.pl\t?", "job:plan{key=value")
-    screen.keys("half a line\x03")
-    screen.read_until("^C\n> ")
-    screen.leave()
-
-    # The next session knows the lines of this one.
-    screen = begin(strata, os.path.join(strata.models, "digits.lua"))
-    shows(screen, "\x1b[A", "job:plan{key=value")
-    screen.keys("for i = 1, 2 do\n")
-    screen.read_until("\n>> ")
-    shows(screen, "print('again', i) end", "again\t2")
-    shows(screen, "\x1b[A", "again\t1\nagain\t2")  # all of its lines
-    screen.leave()
-    screen = begin(strata)
-    shows(screen, "\x1b[A", "again\t1\nagain\t2")
-    screen.leave()
-
-    # Piped, the same without a prompt.
-    shown = strata.run("repl", "digits.lua", stdin="1 + 1\njob:plan{pipe=2}.bounds\n_[2];\n_ + 1\n")
-    require(shown == "2\n{0, 3, 10}\n4\n", "three answers", shown)
+    def have_operators_with_help_and_completion(self):
+        self._shows(["F.softmax?", "softmax(Tensor input, int? dim=nil, int _stacklevel=3"], ["x = F.ones(2, 3)"],
+                    ["x:log_soft\t(1).shape", "{2, 3}"], ["x:softmax?", "F.softmax: "])
+        self.screen.leave()
 
 
-def tensors(strata):
-    """LibTorch is there once a tensor is needed; operators have help and complete."""
-    screen = begin(strata)
-    require(not screen.loads("libtorch"), "a start without LibTorch", screen.transcript)
-    shows(screen, "F.ones(2, 3)", "tensor([[1., 1., 1.],\n        [1., 1., 1.]])")
-    require(screen.loads("libtorch"), "LibTorch", screen.transcript)
-    shows(screen, "F.zeros(100, 100)", "[0., 0., 0., ..., 0., 0., 0.]", "size=(100, 100)")
-    shows(screen, "F.softmax?", "softmax(Tensor input, int? dim=nil, int _stacklevel=3")
-    shows(screen, "x = F.ones(2, 3)")
-    shows(screen, "x:log_soft\t(1).shape", "{2, 3}")
-    shows(screen, "x:softmax?", "F.softmax: ")
-    screen.leave()
+class job(Session):
+    """What a person asks of a job."""
 
+    arguments = ["digits.lua"]
 
-def job(strata):
-    """Looks at a job: summary, plans side by side, moves, files, memory, pictures, advice."""
-    screen = begin(strata, os.path.join(strata.models, "digits.lua"))
-    shows(screen, "job:summary()", "forward", "activations", "(16, 32, 8, 8)", "65,600", "MFLOP", "85,066")
-    shows(screen, "plan = job:plan{pipe=2, partition='parameters', schedule='1f1b'}")
-    shows(screen, "plan", "cuts 0, 7, 10", "bubble", "balance", "memory of the fullest rank")
-    shows(screen, "plan:compare{methods={'uniform', 'parameters', {0, 6, 10}}, stages={2, 3}}",
-          "uniform", "0,7,10", "slowest stage", "balance", "bubble", "memory", "step",
-          "0,6,10, 3, 1f1b, 4: ")  # the cuts of two stages are none of three
-    shows(screen, "moved = plan:move(7, 0)")
-    shows(screen, "moved.bounds", "{0, 8, 10}")
-    shows(screen, "plan:move(7, 1)", "is on stage 1 already")
-    shows(screen, "plan:move(0, 1)", "stage 0 would be empty")
-    shows(screen, "plan:diff(moved)", "bounds: 0, 7, 10 -> 0, 8, 10", "Linear", "predicted: step")
-    shows(screen, "plan:memory()", "weights", "gradients", "optimizer", "activations", "buffers")
-    shows(screen, "plan:schedule():gantt()", "rank 0 |F0F1", "bubble")
-    shows(screen, "plan:schedule():gantt(plan:costs())", "rank 1 |")
-    shows(screen, "plan:advice()", "computing", "the slowest", "the cheapest first", "partition={")
-    shows(screen, "moved:save('moved.plan')")
-    shows(screen, "saved = strata.plan('mov\t')")
-    shows(screen, "job:plan(saved).bounds", "{0, 8, 10}")
-    shows(screen, "plan:diff(saved).moved[1].layer", "\n7")
-    shows(screen, "moved:save('here.lua')", "must end in .plan or .json")
-    strata.write("other.json", "{}")
-    shows(screen, "moved:save('other.json')", "is no saved plan, so it is not replaced")
-    screen.leave()
+    def has_a_summary(self):
+        self._shows(["job:summary()", "forward", "activations", "(16, 32, 8, 8)", "65,600", "MFLOP", "85,066"])
+
+    def has_plans(self):
+        self._shows(["plan = job:plan{pipe=2, partition='parameters', schedule='1f1b'}"],
+                    ["plan", "cuts 0, 7, 10", "bubble", "balance", "memory of the fullest rank"])
+
+    def has_plans_side_by_side(self):
+        """Of which the cuts of two stages are none of three."""
+        self._shows(["plan:compare{methods={'uniform', 'parameters', {0, 6, 10}}, stages={2, 3}}", "uniform", "0,7,10",
+                     "slowest stage", "balance", "bubble", "memory", "step", "0,6,10, 3, 1f1b, 4: "])
+
+    def has_plans_whose_layers_move(self):
+        self._shows(["moved = plan:move(7, 0)"], ["moved.bounds", "{0, 8, 10}"],
+                    ["plan:move(7, 1)", "is on stage 1 already"], ["plan:move(0, 1)", "stage 0 would be empty"],
+                    ["plan:diff(moved)", "bounds: 0, 7, 10 -> 0, 8, 10", "Linear", "predicted: step"])
+
+    def has_plans_that_tell_memory_times_and_advice(self):
+        self._shows(["plan:memory()", "weights", "gradients", "optimizer", "activations", "buffers"],
+                    ["plan:schedule():gantt()", "rank 0 |F0F1", "bubble"],
+                    ["plan:schedule():gantt(plan:costs())", "rank 1 |"],
+                    ["plan:advice()", "computing", "the slowest", "the cheapest first", "partition={"])
+
+    def has_plans_in_files(self):
+        self.strata.write("other.json", "{}")
+        self._shows(["moved:save('moved.plan')"], ["saved = strata.plan('mov\t')"],
+                    ["job:plan(saved).bounds", "{0, 8, 10}"], ["plan:diff(saved).moved[1].layer", "\n7"],
+                    ["moved:save('here.lua')", "must end in .plan or .json"],
+                    ["moved:save('other.json')", "is no saved plan, so it is not replaced"])
+        self.screen.leave()
 
 
 if __name__ == "__main__":

@@ -75,8 +75,8 @@ def help(strata):
     for topic in ("nn.Conv2d", "schedule", "optimizer", "strata.read", "nn", "strata.schedule"):
         prompt = strata.run("repl", stdin=topic + "?\n")
         require(strata.run("help", topic) == prompt, "the prompt's help of " + topic, prompt)
-    require("did you mean \"train\"" in strata.run("help", "trian", code=2), "the nearest command", "")
-    require("Conv2d" in strata.run("help", "nn.Conv2", code=2), "the nearest layer", "")
+    strata.run("help", "trian", code=2, says="did you mean \"train\"")
+    strata.run("help", "nn.Conv2", code=2, says="Conv2d")
     commands = [[command["name"]] for command in json.loads(strata.run("help", "--json"))["commands"]]
     for topic in [[], *commands]:
         wide = [line for line in strata.run("help", *topic).splitlines() if len(line) > 80]
@@ -100,10 +100,10 @@ def manual(strata):
 
 def models(strata):
     """A model that comes along is found by its name, anywhere; a file of the name comes first."""
-    require("digits: 10 layers" in strata.run("train", "digits", "--steps=1", "--transport=threads"), "digits", "")
-    require("did you mean \"digits\"" in strata.run("plan", "digts", code=2), "the nearest model", "")
+    strata.run("train", "digits", "--steps=1", "--transport=threads", says="digits: 10 layers")
+    strata.run("plan", "digts", code=2, says="did you mean \"digits\"")
     strata.write("digits", "return 1")
-    require("must return a job" in strata.run("plan", "digits", code=2), "the file of that name", "")
+    strata.run("plan", "digits", code=2, says="must return a job")
 
 
 def new(strata):
@@ -113,11 +113,10 @@ def new(strata):
         script = os.path.join(template, "train.lua")
         commands = re.findall("    strata (.*?)(?: +#.*)?\n", strata.read(template + "/README.md"))
         require(len(commands) == 3, "three commands", commands)
-        shown = strata.run("train", script, "--steps=6", "--save.dir=" + template + "_runs")
-        require("test loss" in shown, "a test loss", shown)
-        require("loss" in strata.run("eval", script, "--weights=" + template + "_runs"), "a loss", "")
-    require("is there already" in strata.run("new", "vision", code=2), "that it is there", "")
-    require("vision" in strata.run("new", "x", "--template=visoin", code=2), "the nearest template", "")
+        strata.run("train", script, "--steps=6", "--save.dir=" + template + "_runs", says="test loss")
+        strata.run("eval", script, "--weights=" + template + "_runs", says="loss")
+    strata.run("new", "vision", code=2, says="is there already")
+    strata.run("new", "x", "--template=visoin", code=2, says="vision")
 
 
 def types(strata):
@@ -135,9 +134,9 @@ def types(strata):
     # As Lua reads it: a file of functions.
     strata.write("strata_types.lua", text)
     strata.write("reads.lua", "local library = require 'strata_types'\nprint(type(library.read))")
-    require("function" in strata.run("run", "reads.lua"), "a table of functions", "")
+    strata.run("run", "reads.lua", says="function")
     strata.write(".luarc.json", "{}")
-    require(".luarc.json: is there, stays" in strata.run("types"), "that it stays", "")
+    strata.run("types", says=".luarc.json: is there, stays")
     require(strata.read(".luarc.json") == "{}", "the user's own", "")
 
 

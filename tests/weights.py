@@ -76,12 +76,10 @@ def check(strata, name):
     """Directly, on two stages too, and through a file that import wrote."""
     require_golden(name, compute(strata, name, mapped(name)))
     require_golden(name, compute(strata, name, mapped(name), parallel={"pipe": 2}, transport="threads"))
-    shown = strata.run("import", source(name), "--model=" + model(strata, name), "--map=" + name,
-                       "-o", "in.safetensors", *golden(name)["flags"])
-    require("in.safetensors: " in shown and " tensors of " in shown, "what was written", shown)
-    require("config.json" not in shown, "what config.json says, too", shown)
+    strata.run("import", source(name), "--model=" + model(strata, name), "--map=" + name, "-o", "in.safetensors",
+               *golden(name)["flags"], says=["in.safetensors: ", " tensors of "], lacks="config.json")
     require_golden(name, compute(strata, name, "in.safetensors"))
-    require("F32" in strata.run("inspect", "in.safetensors"), "float32", name)
+    strata.run("inspect", "in.safetensors", says="F32")
     leaves(strata, name)
 
 
@@ -116,8 +114,8 @@ return strata.job{layers = {nn.Flatten{}, nn.Linear{64, 10}}, loss = nn.CrossEnt
         lines[name] = strata.run("eval", "net.lua", "--weights=" + name)
     require(lines["average"] == strata.run("eval", "net.lua", "--weights=saves"), "the averages' loss", lines)
     require(lines["value"] != lines["average"], "another loss of the values", lines)
-    shown = strata.run("import", "saves", "--model=net.lua", "-o", "in.safetensors")
-    require("2 tensors as their averages (ema)" in shown, "what came in", shown)
+    shown = strata.run("import", "saves", "--model=net.lua", "-o", "in.safetensors",
+                       says="2 tensors as their averages (ema)")
     strata.run("inspect", "saves", "--merge=merged.safetensors")
     for path in ["in.safetensors", "merged.safetensors"]:
         shown = strata.run("eval", "net.lua", "--weights=" + path)
@@ -132,61 +130,73 @@ def tensors_of(folder):
     return tensors
 
 
-def gpt2(strata):
-    check(strata, "gpt2")
-    config = strata.json("out/config.json")
-    expected = {"n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 37, "n_positions": 8}
-    require({key: config[key] for key in expected} == expected, "GPT-2's sizes", config)
-    generates(strata)
-    shown = strata.run("inspect", source("gpt2"))
-    require("model-00002-of-00002.safetensors: safetensors" in shown and "BF16" in shown, "shards", shown)
+class gpt2:
+    """Of the shards and the bf16 of transformers, what check() says, and transformers' greedy texts."""
+
+    def __init__(self, strata):
+        self.strata = strata
+        self.job = [model(strata, "gpt2"), "--device=cpu", *golden("gpt2")["flags"]]
+        self.weights = ["--weights=" + source("gpt2"), "--weights.map=gpt2"]
+        self.texts = golden("gpt2")["greedy"]
+        self.prompts = ["--prompt=" + words(text["prompt"]) for text in self.texts]
+        self.expected = ["[%d] %s" % (i, words(text["text"])) for i, text in enumerate(self.texts, 1)]
+
+    def _generate(self, *more, greedy=True, **options):
+        return self.strata.run("generate", *self.job, *self.weights, "--tokenizer=numbers",
+                               *["--temperature=0"] * greedy, *more, **options)
+
+    def _drawn(self, *more):
+        return re.findall(r"^\[\d\] .*$", self._generate(*self.prompts, *more, greedy=False), re.M)
+
+    def computes_what_transformers_computes(self):
+        check(self.strata, "gpt2")
+
+    def has_its_sizes_in_config_json(self):
+        config = self.strata.json("out/config.json")
+        expected = {"n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 37, "n_positions": 8}
+        require({key: config[key] for key in expected} == expected, "GPT-2's sizes", config)
+
+    def is_inspected_by_shard(self):
+        self.strata.run("inspect", source("gpt2"), says=["model-00002-of-00002.safetensors: safetensors", "BF16"])
+
+    def gives_the_greedy_texts_on_every_grid(self):
+        """With --no-keep the whole text is run for every token."""
+        for more in ["--pipe=1", "--pipe=2", "--pipe=3", "--pipe=4", "--model=2", "--pipe=2 --model=2",
+                     "--pipe=2 --data=2", "--pipe=2 --transport=threads", "--pipe=2 --no-keep", "--pipe=2 --eval.batch=4"]:
+            shown = self._generate(*self.prompts, *more.split(), says="\n".join(self.expected) + "\n")
+            require(("keys and values" in shown) == ("--no-keep" not in more), "what is kept", shown)
+
+    def shows_one_text_as_it_comes(self):
+        self._generate(self.prompts[2], "--pipe=2", says=[
+            words(self.texts[2]["text"]) + "\n", "; the text ended at the length of the model's input"])
+
+    def gives_as_many_tokens_as_are_asked_for(self):
+        self._generate(self.prompts[2], "--tokens=2", says="2 tokens in ", lacks="ended at")
+
+    def draws_the_same_on_every_grid(self):
+        one = self._drawn("--pipe=1")
+        require(len(one) == 4 and one != self.expected, "draws", one)
+        for more in [["--pipe=4"], ["--pipe=2", "--data=2"], ["--pipe=2", "--model=2", "--no-keep"]]:
+            require(self._drawn(*more) == one, "the same draws with %s" % more, one)
+        require(self._drawn("--pipe=1", "--seed=2") != one, "others with another seed", one)
+
+    def refuses_wrong_prompts(self):
+        for prompt, why in [([], "give --prompt=TEXT"),
+                            (["--prompt=" + words(range(8))], "prompt 1 has 8 tokens; the model reads 8"),
+                            (["--prompt=Once upon"], "got \"Once\"")]:
+            self._generate(*prompt, code=2, says=why)
+
+    def refuses_what_generates_no_text(self):
+        self.strata.run("generate", *self.job, *self.weights, "--prompt=a", code=2, says="the job's data has no tokenizer")
+        self.strata.run("generate", "digits.lua", "--prompt=a", "--weights=none", code=2, says="expected a language model")
+
+    def asks_for_weights_before_ranks_start(self):
+        shown = self.strata.run("generate", *self.job, "--tokenizer=numbers", self.prompts[0], code=2)
+        require(shown == NO_WEIGHTS, NO_WEIGHTS, shown)
 
 
-def generates(strata):
-    """transformers' greedy texts: over processes, and with the whole text run for every token."""
-    flags = [model(strata, "gpt2"), "--weights=" + source("gpt2"), "--weights.map=gpt2", "--tokenizer=numbers",
-             "--temperature=0", "--device=cpu", *golden("gpt2")["flags"]]
-    texts = golden("gpt2")["greedy"]
-
-    def words(tokens):
-        return " ".join(map(str, tokens))
-
-    prompts = ["--prompt=" + words(text["prompt"]) for text in texts]
-    expected = "".join("[%d] %s\n" % (i + 1, words(text["text"])) for i, text in enumerate(texts))
-    for more in [["--pipe=1"], ["--pipe=2"], ["--pipe=3"], ["--pipe=4"], ["--model=2"], ["--pipe=2", "--model=2"],
-                 ["--pipe=2", "--data=2"], ["--pipe=2", "--transport=threads"], ["--pipe=2", "--no-keep"],
-                 ["--pipe=2", "--eval.batch=4"]]:
-        shown = strata.run("generate", *flags, *prompts, *more)
-        require(expected in shown, "transformers' texts with %s" % more, shown)
-        require(("keys and values" in shown) == ("--no-keep" not in more), "what is kept", shown)
-    shown = strata.run("generate", *flags, prompts[2], "--pipe=2")
-    require(words(texts[2]["text"]) + "\n" in shown, "one text as it comes", shown)
-    require("; the text ended at the length of the model's input" in shown, "the model's length", shown)
-    shown = strata.run("generate", *flags, prompts[2], "--tokens=2")
-    require("2 tokens in " in shown and "ended at" not in shown, "as many as were asked for", shown)
-
-    def drawn(*more):
-        shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--temperature")], *prompts, *more)
-        return re.findall(r"^\[\d\] .*$", shown, re.M)
-
-    one = drawn("--pipe=1")
-    require(len(one) == 4 and one != expected.splitlines(), "draws", one)
-    for more in [["--pipe=4"], ["--pipe=2", "--data=2"], ["--pipe=2", "--model=2", "--no-keep"]]:
-        require(drawn(*more) == one, "the same draws with %s" % more, one)
-    require(drawn("--pipe=1", "--seed=2") != one, "others with another seed", one)
-
-    def refused(*more, code=2):
-        return strata.run("generate", *flags, *more, code=code)
-
-    require("give --prompt=TEXT" in refused(), "a prompt is asked for", "")
-    require("prompt 1 has 8 tokens; the model reads 8" in refused("--prompt=" + words(range(8))), "too long", "")
-    require("got \"Once\"" in refused("--prompt=Once upon"), "no number", "")
-    shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--tokenizer")], "--prompt=a", code=2)
-    require("the job's data has no tokenizer" in shown, "a tokenizer is asked for", shown)
-    shown = strata.run("generate", *[flag for flag in flags if not flag.startswith("--weights")], prompts[0], code=2)
-    require(shown == NO_WEIGHTS, "weights are asked for before ranks start", shown)
-    shown = strata.run("generate", "digits.lua", "--prompt=a", "--weights=none", code=2)
-    require("expected a language model" in shown, "what is none", shown)
+def words(tokens):
+    return " ".join(map(str, tokens))
 
 
 def bert(strata):
@@ -210,7 +220,7 @@ def llama(strata):
 
 def vit(strata):
     check(strata, "vit")
-    require(": PyTorch, " in strata.run("inspect", source("vit") + "/pytorch_model.bin"), "a format", "")
+    strata.run("inspect", source("vit") + "/pytorch_model.bin", says=": PyTorch, ")
 
 
 def resnet(strata):
@@ -230,32 +240,44 @@ return strata.job{layers = {nn.Flatten{}, nn.Linear{64, 32, name = "fc1"}, nn.Re
 """
 
 
-def a_new_head(strata):
+class a_new_head:
     """Another number of classes: refused by tensor, unless the head is excepted or strict is false."""
-    flags = [flag for flag in golden("resnet")["flags"] if "classes" not in flag] + [
-        "--classes=7", "--steps=1", "--device=cpu", "--micro_batches=1", "--micro_batch_size=2",
-        "--weights=" + source("resnet")]
-    refused = strata.run("train", "resnet.lua", *flags, "--weights.map=resnet", code=2)
-    for text in ['tensor "fc.weight" is float32 (5, 16), this job\'s "fc.weight" is float32 (7, 16)',
-                 "--weights.strict=false"]:
-        require(text in refused, text, refused)
-    shown = strata.run("train", "resnet.lua", *flags, "--weights.map=resnet", "--weights.except=fc")
-    require("except, so with their initial values: fc.weight, fc.bias\n" in shown, "all but fc", shown)
-    shown = strata.run("train", "resnet.lua", *flags, "--weights.map=resnet", "--weights.strict=false")
-    require("of another shape, or dtype" in shown, "what did not fit", shown)
-    require('did you mean "fc"?' in strata.run(
-        "train", "resnet.lua", *flags, "--weights.except=fcc", code=2), "a name", flags)
 
-    for name, weights in [("old", ""), ("new", 'weights = {"old", except = "fc2"}')]:
-        strata.write(name + ".lua", HEAD % weights)
-        shown = strata.run("train", name + ".lua", "--save.dir=" + name)
-    trained = re.search(r"^test loss .*$", shown, re.M).group()
-    refused = strata.run("eval", "new.lua", code=2)
-    require("\nleft out by weights.except: fc2.weight, fc2.bias\n" in refused, "no head that nobody trained", refused)
-    shown = strata.run("eval", "new.lua", "--weights=new")
-    require(trained in shown, "what was trained: the script's except is of its own file", shown)
-    shown = strata.run("eval", "new.lua", "--weights=new", "--ema=0.9")
-    require("the save was trained by another job: ema: 0 against 0.9" in shown, "another job", shown)
+    def __init__(self, strata):
+        self.strata = strata
+        self.flags = [flag for flag in golden("resnet")["flags"] if "classes" not in flag] + [
+            "--classes=7", "--steps=1", "--device=cpu", "--micro_batches=1", "--micro_batch_size=2",
+            "--weights=" + source("resnet")]
+        for name, weights in [("old", ""), ("new", 'weights = {"old", except = "fc2"}')]:
+            strata.write(name + ".lua", HEAD % weights)
+            shown = strata.run("train", name + ".lua", "--save.dir=" + name)
+        self.trained = re.search(r"^test loss .*$", shown, re.M).group()
+
+    def is_refused_by_tensor(self):
+        self.strata.run("train", "resnet.lua", *self.flags, "--weights.map=resnet", code=2, says=[
+            'tensor "fc.weight" is float32 (5, 16), this job\'s "fc.weight" is float32 (7, 16)', "--weights.strict=false"])
+
+    def keeps_its_initial_values_where_excepted(self):
+        self.strata.run("train", "resnet.lua", *self.flags, "--weights.map=resnet", "--weights.except=fc",
+                        says="except, so with their initial values: fc.weight, fc.bias\n")
+
+    def is_left_out_where_not_strict(self):
+        self.strata.run("train", "resnet.lua", *self.flags, "--weights.map=resnet", "--weights.strict=false",
+                        says="of another shape, or dtype")
+
+    def is_named_where_the_exception_is_misspelt(self):
+        self.strata.run("train", "resnet.lua", *self.flags, "--weights.except=fcc", code=2, says='did you mean "fc"?')
+
+    def that_nobody_trained_is_not_evaluated(self):
+        self.strata.run("eval", "new.lua", code=2, says="\nleft out by weights.except: fc2.weight, fc2.bias\n")
+
+    def that_was_trained_is_read_from_a_given_save(self):
+        """The script's except is of the script's own file."""
+        self.strata.run("eval", "new.lua", "--weights=new", says=self.trained)
+
+    def of_another_job_is_said_to_be_one(self):
+        self.strata.run("eval", "new.lua", "--weights=new", "--ema=0.9",
+                        says="the save was trained by another job: ema: 0 against 0.9")
 
 
 MAPS = """
@@ -283,17 +305,16 @@ return strata.job {
 def own_maps(strata):
     """A map of one's own: a table of patterns, a function."""
     strata.write("job.lua", MAPS % source("resnet"))
-    shown = strata.run("train", "job.lua")
-    require("begins with the weights of" in shown and "nobody takes" not in shown, "a map's ignore", shown)
-    refused = strata.run("train", "job.lua", "--rules=named", code=2)
-    require("and nobody takes it: bn1.bias, bn1.num_batches_tracked" in refused, "what is left over", refused)
+    strata.run("train", "job.lua", says="begins with the weights of", lacks="nobody takes")
+    strata.run("train", "job.lua", "--rules=named", code=2,
+               says="and nobody takes it: bn1.bias, bn1.num_batches_tracked")
     strata.run("train", "job.lua", "--rules=named", "--weights.strict=false")
     for name in ["table", "named"]:
         strata.write("in.lua", (MAPS % source("resnet")).replace('rules = "table"', 'rules = "%s"' % name))
-        shown = strata.run("import", source("resnet"), "--model=in.lua", "-o", name + ".safetensors", "--strict=false")
-        require(name + ".safetensors: 3 tensors of " in shown, "the script's map of its own file", shown)
-    shown = strata.run("repl", code=1, stdin="strata.maps.gpt2[1][2]\nstrata.maps.gtp2\n")
-    require("[transformer.]wte.weight" in shown and 'did you mean "gpt2"?' in shown, "a table", shown)
+        strata.run("import", source("resnet"), "--model=in.lua", "-o", name + ".safetensors", "--strict=false",
+                   says=name + ".safetensors: 3 tensors of ")
+    strata.run("repl", code=1, stdin="strata.maps.gpt2[1][2]\nstrata.maps.gtp2\n",
+               says=["[transformer.]wte.weight", 'did you mean "gpt2"?'])
 
 
 def wrong_sources(strata):
@@ -314,149 +335,189 @@ def wrong_sources(strata):
     require(not os.path.exists(strata.path("no.safetensors")), "no file", os.listdir(strata.folder))
 
 
-def predictions(strata):
-    """Outputs of data.test in its order: the same of every grid, of other batches within rounding."""
-    strata.run("train", "digits.lua", "--steps=30", "--save.dir=runs", "--device=cpu")
-    flags = ["digits.lua", "--weights=runs", "--device=cpu", "--threads=1"]
+class predictions:
+    """Outputs of data.test in its order."""
 
-    def array(name, *more):
-        shown = strata.run("predict", *flags, "--output=" + name, *more)
-        require(name + ": 359 samples, with runs/step-00000030" in shown, "what was written", shown)
-        with open(strata.path(name), "rb") as file:
-            data = file.read()
+    def __init__(self, strata):
+        self.strata = strata
+        self.flags = ["digits.lua", "--weights=runs", "--device=cpu", "--threads=1"]
+        self.last = ["digits.lua", "--save.dir=runs", "--resume"]
+        strata.run("train", "digits.lua", "--steps=30", "--save.dir=runs", "--device=cpu")
+        self.one = self._array("one.npy", "--pipe=1")
+
+    def _array(self, name, *more):
+        self.strata.run("predict", *self.flags, "--output=" + name, *more,
+                        says=name + ": 359 samples, with runs/step-00000030")
+        data = content(self.strata.path(name))
         require(b"'shape': (359, 10)" in data[:256], "the array's shape", data[:100])
         return struct.unpack("<3590f", data[256:])
 
-    one = array("one.npy", "--pipe=1")
-    for i, grid in enumerate([["--pipe=2"], ["--pipe=2", "--data=2"], ["--pipe=2", "--transport=threads"]]):
-        require(array("grid%d.npy" % i, *grid) == one, "the same bits with %s" % grid, "")
-    other = array("other.npy", "--eval.batch=7")
-    require(max(abs(a - b) for a, b in zip(one, other)) < 1e-5, "the same of other batches", "")
-    strata.run("predict", *flags, "--output=out.csv", "--as_classes")
-    lines = strata.read("out.csv").splitlines()
-    require(lines[0] == "sample,class,probability" and len(lines) == 360, "a line for each", lines[:3])
-    for sample, line in enumerate(lines[1:]):
-        number, label, probability = line.split(",")
-        row = one[10 * sample:10 * sample + 10]
-        require(int(number) == sample and row[int(label)] == max(row) and 0.1 <= float(probability) <= 1,
-                "the largest output", line)
-    shown = strata.run("eval", *flags)
-    require(re.search(r"^test loss \d\.\d{4}  accuracy 0\.\d{3}  \(359 samples\)$", shown, re.M), "a result", shown)
-    last = ["eval", "digits.lua", "--save.dir=runs", "--resume"]
-    require("test loss" in strata.run(*last), "the last save", last)
-    for grid in (["--data=2"], ["--micro_batches=1", "--pipe=1"]):
-        require("test loss" in strata.run(*last, *grid), "a grid that steps would not be alike on", grid)
-    refused = strata.run("train", *last[1:], "--data=2", "--steps=40", code=2)
-    require("its position in the data would be another" in refused, "the same to go on from", refused)
-    refused = strata.run("eval", "digits.lua", "--resume=best", code=2)
-    require("folder best; the best save is kept with" in refused, "what there is no best save without", refused)
-    refused = strata.run(*last, "--weights=runs", code=2)
-    require("leave out one of them" in refused, "one source of weights", refused)
-    refused = strata.run("predict", *flags, "--output=out.csv", code=1)
-    require("File exists" in refused, "nothing replaced", refused)
-    refused = strata.run("predict", "digits.lua", "--output=new.csv", code=2)
-    require(refused == NO_WEIGHTS, "weights are asked for before ranks start", refused)
-    refused = strata.run("eval", "digits.lua", code=2)
-    require(refused == NO_WEIGHTS, "of eval too", refused)
-    refused = strata.run("predict", "digits.lua", "--output=new.csv", "--resume=nowhere", code=2)
-    require(refused.startswith("strata: resume: there is no file or folder nowhere\n"), "no save", refused)
-    refused = strata.run("predict", "digits.lua", "--output=new.csv", "--resume=runs/step-00000031", code=2)
-    require("--resume=runs/step-00000030" in refused and "rank" not in refused, "the whole save", refused)
-    refused = strata.run("predict", "digits.lua", "--output=new.csv", "--weights=" + 300 * "n", code=2)
-    require(refused == "strata: weights: %s: File name too long\n" % (300 * "n"), "the system's reason", refused)
-    refused = strata.run("predict", "digits.lua", "--output=new.csv", "--weights=nowhere", code=2)
-    require(refused == "strata: weights: there is no file or folder nowhere\n", "a wrong name", refused)
-    refused = strata.run("predict", *flags, "--output=new.txt", code=2)
-    require("ends in .npy" in refused, "the formats", refused)
+    def have_the_same_bits_on_every_grid(self):
+        for i, grid in enumerate([["--pipe=2"], ["--pipe=2", "--data=2"], ["--pipe=2", "--transport=threads"]]):
+            require(self._array("grid%d.npy" % i, *grid) == self.one, "the same bits with %s" % grid, "")
+
+    def of_other_batches_are_the_same_within_rounding(self):
+        other = self._array("other.npy", "--eval.batch=7")
+        require(max(abs(a - b) for a, b in zip(self.one, other)) < 1e-5, "the same of other batches", "")
+
+    def as_classes_are_the_largest_outputs(self):
+        self.strata.run("predict", *self.flags, "--output=out.csv", "--as_classes")
+        lines = self.strata.read("out.csv").splitlines()
+        require(lines[0] == "sample,class,probability" and len(lines) == 360, "a line for each", lines[:3])
+        for sample, line in enumerate(lines[1:]):
+            number, label, probability = line.split(",")
+            row = self.one[10 * sample:10 * sample + 10]
+            require(int(number) == sample and row[int(label)] == max(row) and 0.1 <= float(probability) <= 1,
+                    "the largest output", line)
+        self.strata.run("predict", *self.flags, "--output=out.csv", code=1, says="File exists")
+
+    def are_evaluated(self):
+        self.strata.run("eval", *self.flags,
+                        says=re.compile(r"^test loss \d\.\d{4}  accuracy 0\.\d{3}  \(359 samples\)$", re.M))
+
+    def of_the_last_save_take_any_grid(self):
+        """Also one with which a training may not go on."""
+        for grid in [[], ["--data=2"], ["--micro_batches=1", "--pipe=1"]]:
+            self.strata.run("eval", *self.last, *grid, says="test loss")
+        self.strata.run("train", *self.last, "--data=2", "--steps=40", code=2,
+                        says="its position in the data would be another")
+
+    def of_wrong_weights_are_refused(self):
+        predict = ["predict", "digits.lua", "--output=new.csv"]
+        for command, why in [
+                (["eval", "digits.lua", "--resume=best"], "folder best; the best save is kept with"),
+                (["eval", *self.last, "--weights=runs"], "leave out one of them"),
+                ([*predict, "--resume=nowhere"], "strata: resume: there is no file or folder nowhere\n"),
+                ([*predict, "--resume=runs/step-00000031"], "--resume=runs/step-00000030")]:
+            self.strata.run(*command, code=2, says=why, lacks="rank")
+        long = 300 * "n"
+        for command, why in [(predict, NO_WEIGHTS), (["eval", "digits.lua"], NO_WEIGHTS),
+                             ([*predict, "--weights=" + long], "strata: weights: %s: File name too long\n" % long),
+                             ([*predict, "--weights=nowhere"], "strata: weights: there is no file or folder nowhere\n")]:
+            shown = self.strata.run(*command, code=2)
+            require(shown == why, why, shown)
+
+    def to_a_file_of_no_known_ending_are_refused(self):
+        self.strata.run("predict", *self.flags, "--output=new.txt", code=2, says="ends in .npy")
 
 
-def inputs(strata):
-    """Predictions for files without targets: tables, arrays, texts; classes by name."""
-    strata.write("train.csv", "a,city,b,kind\n" + "".join(
-        "%d,%s,%d,%s\n" % (i, "Rome" if i % 3 else "Oslo", -i, "big" if i > 20 else "small") for i in range(40)))
-    strata.write("job.lua", """
-        local strata = require "strata"
-        local nn = strata.nn
-        local table = strata.data.csv{"train.csv", normalise = true}
-        return strata.job{layers = {nn.Linear{4, 8}, nn.Tanh{}, nn.Linear{8, 2}}, loss = nn.CrossEntropyLoss{},
-          batch = {micro_batches = 2, micro_batch_size = 5}, optimizer = {"adam", lr = 0.1}, steps = 40, device = "cpu",
-          data = {train = table, test = table:take(7)}}""")
-    strata.run("train", "job.lua", "--save.dir=runs")
-    strata.write("new.csv", "city,b,a\nRome,-30,30\nOslo,-1,1\nRome,-39,39\n")  # another order, no target
-    flags = ["job.lua", "--weights=runs", "--as_classes"]
-    strata.run("predict", *flags, "--input=new.csv", "--output=out.jsonl", "--pipe=2")
-    require([row["class"] for row in program.records(strata.path("out.jsonl"))] == ["big", "small", "big"],
-            "classes by name", strata.read("out.jsonl"))
-    strata.run("predict", *flags, "--input=new.csv", "--output=named.csv", "--class_names=007,1.50")
-    require({line.split(",")[1] for line in strata.read("named.csv").splitlines()[1:]} == {"007", "1.50"},
-            "names as they were given", strata.read("named.csv"))
-    strata.run("predict", *flags, "--output=test.csv")
-    require(len(strata.read("test.csv").splitlines()) == 8, "data.test's 7 samples", "")
-    strata.write("soft.lua", strata.read("job.lua").replace("8, 2}}", "8, 2}, nn.Softmax{dim = 1}}"))
-    strata.run("predict", "soft.lua", *flags[1:], "--output=soft.csv")
-    rows = [[line.split(",") for line in strata.read(name).splitlines()[1:]] for name in ("test.csv", "soft.csv")]
-    require(all(a[1] == b[1] and abs(float(a[2]) - float(b[2])) < 1e-6 for a, b in zip(*rows)),
-            "the probabilities that a Softmax gives", rows)
-    strata.write("labels.lua", """
-        local strata = require "strata"
-        local function some(i) return strata.F.tensor({i, 1}, {dtype = "float32"}) end
-        local data = strata.dataset{10, get = function(i) return some(i), some(i % 2) end}
-        return strata.job{layers = {strata.nn.Linear{2, 2}}, loss = strata.nn.BCEWithLogitsLoss{}, device = "cpu",
-          steps = 2, batch = {micro_batches = 1, micro_batch_size = 5}, data = {train = data, test = data}}""")
-    refused = strata.run("predict", "labels.lua", *flags[1:], "--output=no.csv", code=2)
-    require("each output is a label of its own" in refused, "no classes of labels", refused)
-    strata.write("wrong.csv", "city,b\nRome,1\n")
-    refused = strata.run("predict", *flags, "--input=wrong.csv", "--output=no.csv", code=1)
-    require('no column "a"' in refused, "the column", refused)
-    refused = strata.run("eval", "job.lua", "--weights=runs", "--data.input=new.csv", code=2)
-    require("there are no targets" in refused, "no evaluation", refused)
-    require(not os.path.exists(strata.path("no.csv")), "no file", os.listdir(strata.folder))
+class inputs:
+    """Predictions for files without targets."""
 
-    numbers = [[(3 * i + k) % 7 / 7 for k in range(64)] for i in range(9)]
-    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (9, 1, 8, 8), }"
-    with open(strata.path("x.npy"), "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
-                   + struct.pack("<576f", *sum(numbers, [])))
-    strata.run("train", "digits.lua", "--steps=3", "--save.dir=digits", "--device=cpu")
-    flags = ["digits.lua", "--weights=digits", "--device=cpu", "--threads=1"]
-    strata.run("predict", *flags, "--input=x.npy", "--output=one.csv", "--eval.batch=2")
-    strata.run("predict", *flags, "--input=x.npy", "--output=two.csv", "--eval.batch=2", "--pipe=2", "--data=2")
-    refused = strata.run("predict", *flags, "--input=new.xlsx", "--output=no.csv", code=2)
-    require("nobody knows how to read" in refused, "the endings", refused)
-    one, two = strata.read("one.csv"), strata.read("two.csv")
-    require(len(one.splitlines()) == 10 and one == two, "the same rows of another grid", two)
+    def __init__(self, strata):
+        self.strata = strata
+        self.flags = ["--weights=runs", "--as_classes"]
+        strata.write("train.csv", "a,city,b,kind\n" + "".join(
+            "%d,%s,%d,%s\n" % (i, "Rome" if i % 3 else "Oslo", -i, "big" if i > 20 else "small") for i in range(40)))
+        strata.write("job.lua", """
+            local strata = require "strata"
+            local nn = strata.nn
+            local table = strata.data.csv{"train.csv", normalise = true}
+            return strata.job{layers = {nn.Linear{4, 8}, nn.Tanh{}, nn.Linear{8, 2}}, loss = nn.CrossEntropyLoss{},
+              batch = {micro_batches = 2, micro_batch_size = 5}, optimizer = {"adam", lr = 0.1}, steps = 40, device = "cpu",
+              data = {train = table, test = table:take(7)}}""")
+        strata.write("new.csv", "city,b,a\nRome,-30,30\nOslo,-1,1\nRome,-39,39\n")  # another order, no target
+        strata.run("train", "job.lua", "--save.dir=runs")
 
-    flags = ["llama.lua", "--seq=32", "--dim=16", "--depth=1", "--hidden=32", "--device=cpu"]
-    strata.run("train", *flags, "--steps=2", "--save.dir=llama")
-    for pieces in [1, 20]:  # fewer than training takes; more than one of which training would hold out
-        strata.write("%d.txt" % pieces, "a" * (32 * pieces + 1))
-        strata.run("predict", *flags, "--weights=llama", "--input=%d.txt" % pieces, "--output=text%d.csv" % pieces)
-        rows = strata.read("text%d.csv" % pieces).splitlines()
-        require(len(rows) == 1 + pieces, "a row for each piece", len(rows))
+    def _rows(self, name, *command):
+        """The rows behind the head of a CSV file that a prediction writes."""
+        self.strata.run("predict", *command, "--output=" + name)
+        return [line.split(",") for line in self.strata.read(name).splitlines()[1:]]
+
+    def of_a_table_have_classes_by_name(self):
+        self.strata.run("predict", "job.lua", *self.flags, "--input=new.csv", "--output=out.jsonl", "--pipe=2")
+        found = [row["class"] for row in program.records(self.strata.path("out.jsonl"))]
+        require(found == ["big", "small", "big"], "classes by name", found)
+
+    def have_the_class_names_that_are_given(self):
+        rows = self._rows("named.csv", "job.lua", *self.flags, "--input=new.csv", "--class_names=007,1.50")
+        require({row[1] for row in rows} == {"007", "1.50"}, "names as they were given", rows)
+
+    def have_the_probabilities_that_a_softmax_gives(self):
+        self.strata.write("soft.lua", self.strata.read("job.lua").replace("8, 2}}", "8, 2}, nn.Softmax{dim = 1}}"))
+        test, soft = self._rows("test.csv", "job.lua", *self.flags), self._rows("soft.csv", "soft.lua", *self.flags)
+        require(len(test) == 7 and all(a[1] == b[1] and abs(float(a[2]) - float(b[2])) < 1e-6
+                                       for a, b in zip(test, soft, strict=True)), "equal rows", (test, soft))
+
+    def of_arrays_are_the_same_on_another_grid(self):
+        numbers = [(3 * i + k) % 7 / 7 for i in range(9) for k in range(64)]
+        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (9, 1, 8, 8), }"
+        with open(self.strata.path("x.npy"), "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+                       + struct.pack("<576f", *numbers))
+        self.strata.run("train", "digits.lua", "--steps=3", "--save.dir=digits", "--device=cpu")
+        command = ["digits.lua", "--weights=digits", "--device=cpu", "--threads=1", "--input=x.npy", "--eval.batch=2"]
+        one, two = self._rows("one.csv", *command), self._rows("two.csv", *command, "--pipe=2", "--data=2")
+        require(len(one) == 9 and one == two, "the same rows of another grid", two)
+
+    def of_no_known_ending_are_refused(self):
+        self.strata.run("predict", "digits.lua", "--weights=digits", "--input=new.xlsx", "--output=no.csv", code=2,
+                        says="nobody knows how to read")
+
+    def of_texts_have_a_row_for_each_piece(self):
+        """Of fewer pieces than training takes; of more than one of which training would hold out."""
+        flags = ["llama.lua", "--seq=32", "--dim=16", "--depth=1", "--hidden=32", "--device=cpu"]
+        self.strata.run("train", *flags, "--steps=2", "--save.dir=llama")
+        for pieces in [1, 20]:
+            self.strata.write("%d.txt" % pieces, "a" * (32 * pieces + 1))
+            rows = self._rows("text%d.csv" % pieces, *flags, "--weights=llama", "--input=%d.txt" % pieces)
+            require(len(rows) == pieces, "a row for each piece", len(rows))
+
+    def that_are_wrong_are_refused(self):
+        self.strata.write("labels.lua", """
+            local strata = require "strata"
+            local function some(i) return strata.F.tensor({i, 1}, {dtype = "float32"}) end
+            local data = strata.dataset{10, get = function(i) return some(i), some(i % 2) end}
+            return strata.job{layers = {strata.nn.Linear{2, 2}}, loss = strata.nn.BCEWithLogitsLoss{}, device = "cpu",
+              steps = 2, batch = {micro_batches = 1, micro_batch_size = 5}, data = {train = data, test = data}}""")
+        self.strata.write("wrong.csv", "city,b\nRome,1\n")
+        for code, why, command in [
+                (2, "each output is a label of its own", ["predict", "labels.lua", *self.flags, "--output=no.csv"]),
+                (1, 'no column "a"', ["predict", "job.lua", *self.flags, "--input=wrong.csv", "--output=no.csv"]),
+                (2, "there are no targets", ["eval", "job.lua", "--weights=runs", "--data.input=new.csv"])]:
+            self.strata.run(*command, code=code, says=why)
+        require(not os.path.exists(self.strata.path("no.csv")), "no file", os.listdir(self.strata.folder))
 
 
-def samples(strata):
-    """Texts while a language model trains, the same on every plan; what writes none is refused."""
-    flags = ["llama.lua", "--seq=32", "--dim=16", "--depth=2", "--hidden=32", "--steps=4", "--device=cpu",
-             "--eval.every=2", "--eval.samples=The license ", "--save.every=2"]
-    texts = {}
-    for pipe in [1, 2]:
-        shown = strata.run("train", *flags, "--pipe=%d" % pipe, "--log=%d.jsonl" % pipe, "--save.dir=runs%d" % pipe)
-        require(len(re.findall(r"^step [24]/4  sample  The license ", shown, re.M)) == 2, "two texts", shown)
-        records = program.records(strata.path("%d.jsonl" % pipe))
-        texts[pipe] = [(record["step"], record["texts"]) for record in records if "texts" in record]
-        require([step for step, _ in texts[pipe]] == [1, 3], "their records", records)
-    require(texts[1] == texts[2], "the same texts", texts)
-    strata.run("train", *flags, "--resume", "--steps=6", "--save.dir=runs2", "--log=2.jsonl", "--pipe=2")
-    again = [record["step"] for record in program.records(strata.path("2.jsonl")) if "texts" in record]
-    require(again == [1, 3, 5], "each once", again)
-    planned = strata.run("plan", *flags[:-1], "--pipe=2")
-    for text in ["or texts", "of keys and values a token on the fullest rank"]:
-        require(text in planned, text, planned)
-    refused = strata.run("train", "digits.lua", "--eval.samples=a", code=2)
-    require("eval.samples: expected a language model" in refused, "what is none", refused)
-    refused = strata.run("train", "llama.lua", "--eval.samples=" + 70 * "a", code=2)
-    require("eval.samples: prompt 1 has 70 bytes" in refused, "what is too long", refused)
+class samples:
+    """Texts while a language model trains."""
+
+    def __init__(self, strata):
+        self.strata = strata
+        self.flags = ["llama.lua", "--seq=32", "--dim=16", "--depth=2", "--hidden=32", "--steps=4", "--device=cpu",
+                      "--eval.every=2", "--eval.samples=The license "]
+        self.shown = {pipe: self._train(pipe) for pipe in (1, 2)}
+
+    def _train(self, pipe, *more):
+        return self.strata.run("train", *self.flags, "--pipe=%d" % pipe, "--log=%d.jsonl" % pipe, "--save.every=2",
+                               "--save.dir=runs%d" % pipe, *more)
+
+    def _texts(self, pipe, steps):
+        """The texts in the log, which must be behind these steps."""
+        records = [record for record in program.records(self.strata.path("%d.jsonl" % pipe)) if "texts" in record]
+        require([record["step"] for record in records] == steps, "the records of steps %s" % steps, records)
+        return [record["texts"] for record in records]
+
+    def are_shown(self):
+        for shown in self.shown.values():
+            require(len(re.findall(r"^step [24]/4  sample  The license ", shown, re.M)) == 2, "two texts", shown)
+
+    def are_the_same_on_every_plan(self):
+        require(self._texts(1, [1, 3]) == self._texts(2, [1, 3]), "the same texts", self.shown)
+
+    def are_logged_once_where_a_training_goes_on(self):
+        self._train(2, "--resume", "--steps=6")
+        self._texts(2, [1, 3, 5])
+
+    def are_planned(self):
+        self.strata.run("plan", *self.flags, "--pipe=2",
+                        says=["or texts", "of keys and values a token on the fullest rank"])
+
+    def that_cannot_be_written_are_refused(self):
+        self.strata.run("train", "digits.lua", "--eval.samples=a", code=2,
+                        says="eval.samples: expected a language model")
+        self.strata.run("train", "llama.lua", "--eval.samples=" + 70 * "a", code=2,
+                        says="eval.samples: prompt 1 has 70 bytes")
 
 
 def of_what_runs(strata):
@@ -471,10 +532,9 @@ def of_what_runs(strata):
           optimizer = {"adafactor", lr = 1e-2}, batch = {micro_batches = 2, micro_batch_size = 8}}""")
     strata.run("train", "job.lua", "--save.dir=runs", "--pipe=2")
     last_of_one = ["--micro_batch_size=5", "--micro_batches=2"]
-    refused = strata.run("train", "job.lua", *last_of_one, code=2)
-    require("leave a last one of 1 row" in refused, "a batch norm that trains", refused)
-    refused = strata.run("eval", "job.lua", "--weights=runs", "--schedule=1f2b", code=2)
-    require('there is no schedule "1f2b"; did you mean "1f1b"?' in refused, "a name that nobody has", refused)
+    strata.run("train", "job.lua", *last_of_one, code=2, says="leave a last one of 1 row")
+    strata.run("eval", "job.lua", "--weights=runs", "--schedule=1f2b", code=2,
+               says='there is no schedule "1f2b"; did you mean "1f1b"?')
     for weights in ("--weights=runs", "--resume=runs"):
         def result(*flags):
             return re.search("^test loss .*$", strata.run("eval", "job.lua", weights, *flags), re.M).group()
@@ -533,60 +593,85 @@ def grey_image(shade):
             + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
-def outputs(strata):
-    """Several outputs, rows of several lengths without what fills them up, and images by their files."""
-    strata.write("tags.lua", """
-        local strata = require "strata"
-        local nn, F = strata.nn, strata.F
-        local Tagger = strata.layer{name = "Tagger",
-          init = function(self) self.embedding, self.tags = nn.Embedding{9, 4}, nn.Linear{4, 3} end,
-          forward = function(self, words, mask)
-            local x = self.embedding(words)
-            return self.tags(x), (x * mask:unsqueeze(2)):sum(1)
-          end}
-        local data = strata.dataset{10, ragged = true, get = function(i)
-          return F.full({i % 4 + 1}, i % 8 + 1), F.full({i % 4 + 1}, i % 3) end}
-        return strata.job{layers = {Tagger{}, function(x, y) return x, y end}, device = "cpu", steps = 2,
-          loss = function(output, target) return F.cross_entropy(output[1]:transpose(1, 2), target) end,
-          batch = {micro_batches = 1, micro_batch_size = 4}, data = {train = data, test = data, collate = "pad"}}""")
-    strata.run("train", "tags.lua", "--save.dir=runs")
-    flags = ["--weights=runs", "--eval.batch=4"]
-    strata.run("predict", "tags.lua", *flags, "--output=one.jsonl")
-    strata.run("predict", "tags.lua", *flags, "--output=two.jsonl", "--pipe=2")
-    require(strata.read("one.jsonl") == strata.read("two.jsonl"), "the same of two stages", strata.read("two.jsonl"))
-    for i, row in enumerate(program.records(strata.path("one.jsonl"))):
-        require(row["sample"] == i and len(row["output_0"]) == 3 * (i % 4 + 1), "three numbers a word", row)
-        words = zip(row["output_0"], (i % 4 + 1) * row["output_0"][:3])
-        require(all(abs(a - b) < 1e-6 for a, b in words) and len(row["output_1"]) == 4, "of this word", row)
-    refused = strata.run("predict", "tags.lua", *flags, "--output=no.safetensors", code=2)
-    require("rows of several shapes" in refused and ".jsonl takes them" in refused, "one shape", refused)
-    refused = strata.run("predict", "tags.lua", *flags, "--output=no.csv", code=2)
-    require("gives 2 outputs a sample" in refused and "e:predict" in refused, "one output", refused)
-    strata.write("sum.lua", strata.read("tags.lua").replace("return x, y end}", "return x, y:sum() end}"))
-    refused = strata.run("predict", "sum.lua", *flags, "--output=no.jsonl", code=2)
-    require("float32 () as output_1" in refused, "an output without rows", refused)
+def write_image(strata, name, shade):
+    path = strata.path(name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(grey_image(shade))
 
-    strata.write("images.lua", """
-        local strata = require "strata"
-        local nn, F = strata.nn, strata.F
-        local data = strata.dataset{8, get = function(i) return F.full({1, 8, 8}, i / 8 + 0.1), i % 2 end}
-        return strata.job{layers = {nn.Flatten{}, nn.Linear{64, 2}}, loss = nn.CrossEntropyLoss{}, steps = 1,
-          batch = {micro_batches = 1, micro_batch_size = 4}, device = "cpu", data = {train = data, test = data}}""")
-    for i, name in enumerate(["b.png", "a/1.png", "a/0.png"]):
-        path = strata.path("new/" + name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(grey_image(80 * i))
-    strata.run("train", "images.lua", "--save.dir=images")
-    flags = ["images.lua", "--weights=images"]
-    strata.run("predict", *flags, "--input=new", "--output=new.jsonl")
-    require([row["file"] for row in program.records(strata.path("new.jsonl"))] == ["b.png", "a/0.png", "a/1.png"],
-            "the files", strata.read("new.jsonl"))
-    strata.run("predict", *flags, "--input=new/a/1.png", "--output=new.csv", "--as_classes")
-    lines = strata.read("new.csv").splitlines()
-    require(lines[0] == "file,sample,class,probability" and lines[1].startswith("1.png,0,"), "a single image", lines)
-    strata.run("predict", *flags, "--output=test.csv")
-    require(strata.read("test.csv").startswith("sample,output_0,output_1\n0,"), "data.test as it was", "")
+
+class outputs:
+    """Several outputs, and rows of several lengths without what fills them up."""
+
+    def __init__(self, strata):
+        self.strata = strata
+        self.flags = ["--weights=runs", "--eval.batch=4"]
+        strata.write("tags.lua", """
+            local strata = require "strata"
+            local nn, F = strata.nn, strata.F
+            local Tagger = strata.layer{name = "Tagger",
+              init = function(self) self.embedding, self.tags = nn.Embedding{9, 4}, nn.Linear{4, 3} end,
+              forward = function(self, words, mask)
+                local x = self.embedding(words)
+                return self.tags(x), (x * mask:unsqueeze(2)):sum(1)
+              end}
+            local data = strata.dataset{10, ragged = true, get = function(i)
+              return F.full({i % 4 + 1}, i % 8 + 1), F.full({i % 4 + 1}, i % 3) end}
+            return strata.job{layers = {Tagger{}, function(x, y) return x, y end}, device = "cpu", steps = 2,
+              loss = function(output, target) return F.cross_entropy(output[1]:transpose(1, 2), target) end,
+              batch = {micro_batches = 1, micro_batch_size = 4}, data = {train = data, test = data, collate = "pad"}}""")
+        strata.run("train", "tags.lua", "--save.dir=runs")
+        strata.run("predict", "tags.lua", *self.flags, "--output=one.jsonl")
+
+    def are_the_same_of_two_stages(self):
+        self.strata.run("predict", "tags.lua", *self.flags, "--output=two.jsonl", "--pipe=2")
+        require(self.strata.read("one.jsonl") == self.strata.read("two.jsonl"), "the same rows",
+                self.strata.read("two.jsonl"))
+
+    def have_the_rows_of_each_sample_alone(self):
+        for i, row in enumerate(program.records(self.strata.path("one.jsonl"))):
+            require(row["sample"] == i and len(row["output_0"]) == 3 * (i % 4 + 1), "three numbers a word", row)
+            words = zip(row["output_0"], (i % 4 + 1) * row["output_0"][:3])
+            require(all(abs(a - b) < 1e-6 for a, b in words) and len(row["output_1"]) == 4, "of this word", row)
+
+    def that_a_file_cannot_hold_are_refused(self):
+        self.strata.write("sum.lua", self.strata.read("tags.lua").replace("return x, y end}", "return x, y:sum() end}"))
+        for script, output, why in [
+                ("tags.lua", "no.safetensors", ["rows of several shapes", ".jsonl takes them"]),
+                ("tags.lua", "no.csv", ["gives 2 outputs a sample", "e:predict"]),
+                ("sum.lua", "no.jsonl", "float32 () as output_1")]:
+            self.strata.run("predict", script, *self.flags, "--output=" + output, code=2, says=why)
+
+
+class images:
+    """Predictions for images are named by their files."""
+
+    def __init__(self, strata):
+        self.strata = strata
+        self.flags = ["images.lua", "--weights=images"]
+        strata.write("images.lua", """
+            local strata = require "strata"
+            local nn, F = strata.nn, strata.F
+            local data = strata.dataset{8, get = function(i) return F.full({1, 8, 8}, i / 8 + 0.1), i % 2 end}
+            return strata.job{layers = {nn.Flatten{}, nn.Linear{64, 2}}, loss = nn.CrossEntropyLoss{}, steps = 1,
+              batch = {micro_batches = 1, micro_batch_size = 4}, device = "cpu", data = {train = data, test = data}}""")
+        for i, name in enumerate(["b.png", "a/1.png", "a/0.png"]):
+            write_image(strata, "new/" + name, 80 * i)
+        strata.run("train", "images.lua", "--save.dir=images")
+
+    def of_a_folder_are_in_the_order_of_its_files(self):
+        self.strata.run("predict", *self.flags, "--input=new", "--output=new.jsonl")
+        found = [row["file"] for row in program.records(self.strata.path("new.jsonl"))]
+        require(found == ["b.png", "a/0.png", "a/1.png"], "the files", found)
+
+    def may_be_a_single_one(self):
+        self.strata.run("predict", *self.flags, "--input=new/a/1.png", "--output=new.csv", "--as_classes")
+        lines = self.strata.read("new.csv").splitlines()
+        require(lines[0] == "file,sample,class,probability" and lines[1].startswith("1.png,0,"), "its file", lines)
+
+    def of_the_script_have_no_names(self):
+        self.strata.run("predict", *self.flags, "--output=test.csv")
+        require(self.strata.read("test.csv").startswith("sample,output_0,output_1\n0,"), "data.test as it was", "")
 
 
 def unfinished(strata):
@@ -600,21 +685,15 @@ def unfinished(strata):
           data = {train = strata.data.images{shape={1, 8, 8}, classes=2, samples=8},
                   test = strata.data.image_folder{"images", size=8, channels=1}}}""")
     for i in range(12):
-        path = strata.path("images/%s/%d.png" % ("ab"[i // 6], i % 6))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(grey_image(20 * i))
+        write_image(strata, "images/%s/%d.png" % ("ab"[i // 6], i % 6), 20 * i)
     strata.run("train", "job.lua", "--save.dir=runs")
     with open(strata.path("images/b/5.png"), "wb") as file:
         file.write(grey_image(7)[:60])
     command = ["predict", "job.lua", "--weights=runs", "--output=images/out.csv", "--eval.batch=1"]
-    broken = strata.run(*command, code=1)
-    require("images/b/5.png" in broken, "the broken file", broken)
-    again = strata.run(*command, code=1)
-    require(re.search(r"goes on after \d+ samples of images/out.csv.part", again), "what was done stays", again)
+    strata.run(*command, code=1, says="images/b/5.png")
+    strata.run(*command, code=1, says=re.compile(r"goes on after \d+ samples of images/out.csv.part"))
     os.utime(strata.path("images/b/0.png"), ns=(10**18, 10**18))
-    refused = strata.run(*command, code=2)
-    require("images/out.csv.part was left by another run" in refused, "another file", refused)
+    strata.run(*command, code=2, says="images/out.csv.part was left by another run")
 
 
 def content(path):

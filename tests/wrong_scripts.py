@@ -108,13 +108,11 @@ def misspelled_members(generator):
 
 
 def misspelled_layers(generator):
-    for name in ["Conv2d", "MaxPool2d", "Flatten", "Dropout", "LayerNorm", "GELU",
-                 "CrossEntropyLoss"]:
+    for name in ["Conv2d", "MaxPool2d", "Flatten", "Dropout", "LayerNorm", "GELU", "CrossEntropyLoss"]:
         for _ in range(2):
             wrong = misspelled(name, generator)
             script = replaced("nn.%s{" % name, "nn.%s{" % wrong)
-            yield Case("layer " + wrong, script,
-                       needles=[wrong, name, "wrong.lua:" + line_of("nn.%s{" % name)])
+            yield Case("layer " + wrong, script, needles=[wrong, name, "wrong.lua:" + line_of("nn.%s{" % name)])
 
 
 def misspelled_arguments(generator):
@@ -122,8 +120,7 @@ def misspelled_arguments(generator):
         for _ in range(2):
             wrong = misspelled(argument, generator)
             script = replaced(argument + "=", wrong + "=")
-            yield Case("argument " + wrong, script,
-                       needles=[wrong, argument, "wrong.lua:" + line_of(argument + "=")])
+            yield Case("argument " + wrong, script, needles=[wrong, argument, "wrong.lua:" + line_of(argument + "=")])
 
 
 def wrong_arguments():
@@ -146,8 +143,7 @@ def wrong_arguments():
     }
     for right, wrongs in values.items():
         for wrong in wrongs:
-            yield Case("%s for %s" % (wrong, right), replaced(right, wrong),
-                       needles=["wrong.lua:"])
+            yield Case("%s for %s" % (wrong, right), replaced(right, wrong), needles=["wrong.lua:"])
 
 
 def wrong_shapes():
@@ -278,8 +274,7 @@ def wrong_functions():
 
 
 def wrong_flags(generator):
-    for flag in ["steps", "pipe", "micro_batches", "schedule", "partition", "optimizer.lr", "seed",
-                 "width"]:
+    for flag in ["steps", "pipe", "micro_batches", "schedule", "partition", "optimizer.lr", "seed", "width"]:
         wrong = misspelled(flag, generator)
         yield Case("flag --" + wrong, flags=["--%s=1" % wrong], needles=[wrong, flag])
     for flag in ["--pipe=two", "--pipe=-1", "--pipe=0", "--pipe=99", "--pipe", "--pipe=",

@@ -161,8 +161,7 @@ class TestTest(Checkout):
         self.assertEqual(result.returncode, returncode)
 
     def test_counts(self):
-        self.check("//a:a_test  PASSED in 0.1s\n//b:b_test (cached) PASSED in 1.0s\n", 0,
-                   "2 passed, 0 failed", 0)
+        self.check("//a:a_test  PASSED in 0.1s\n//b:b_test (cached) PASSED in 1.0s\n", 0, "2 passed, 0 failed", 0)
         self.check("//a:a_test  PASSED in 0.1s\n//b:b_test  FAILED in 1.0s\n//c:t  TIMEOUT in 1s\n"
                    "//d:t  FAILED TO BUILD\n//e:t  NO STATUS\n", 3, "1 passed, 4 failed", 1)
 
@@ -191,8 +190,7 @@ class TestTest(Checkout):
                    browser_tests="//a:browser_test\n")
 
     def test_counts_what_needs_cuda_as_skipped(self):
-        self.check("//a:a_test  PASSED in 0.1s\n//b:b_test  SKIPPED\n", 0,
-                   "1 passed, 0 failed, 1 skipped", 0)
+        self.check("//a:a_test  PASSED in 0.1s\n//b:b_test  SKIPPED\n", 0, "1 passed, 0 failed, 1 skipped", 0)
 
     def test_counts_what_needs_pytorch_as_skipped(self):
         log = "//a:a_test  PASSED in 0.1s\n//tests/differential:plans_test  SKIPPED\n"

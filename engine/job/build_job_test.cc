@@ -99,31 +99,6 @@ TEST(BuildJob, TakesTheDesignsExample) {
   EXPECT_EQ(job.epochs, 0);
 }
 
-TEST(BuildJob, EveryScalarKeyArrives) {
-  const Job job = Build({{"clip", 1},
-                         {"seed", 7},
-                         {"seed_fn", Function("net.lua:6")},
-                         {"device", "cpu"},
-                         {"transport", "gloo"},
-                         {"threads", 3},
-                         {"timeout", 60},
-                         {"hang_timeout", 5.5},
-                         {"log", "run.jsonl"},
-                         {"trace", "run.trace.json"},
-                         {"losses", true}});
-  EXPECT_EQ(job.clip, 1);
-  EXPECT_EQ(job.seed, 7);
-  EXPECT_EQ(job.seed_fn.where, "net.lua:6");
-  EXPECT_EQ(job.device, "cpu");
-  EXPECT_EQ(job.transport, "gloo");
-  EXPECT_EQ(job.threads, 3);
-  EXPECT_EQ(job.timeout, 60);
-  EXPECT_EQ(job.hang_timeout, 5.5);
-  EXPECT_EQ(job.log, "run.jsonl");
-  EXPECT_EQ(job.trace, "run.trace.json");
-  EXPECT_TRUE(job.losses);
-}
-
 TEST(BuildJob, AJobAtThePromptHasNoName) {
   RawJob raw = SmallJob();
   raw.script = "";
@@ -152,38 +127,11 @@ std::string LayersError(RawLayer layers) {
   return ErrorOf([&] { BuildJob(raw, {}); });
 }
 
-TEST(Layers, ListsAreFlattened) {
-  RawJob raw = SmallJob();
-  raw.layers =
-      Items({Item(Layer("Flatten")),
-             Items({Item(Layer("Linear", {64, 32})), Items({Item(Layer("ReLU"))}), Items({})}),
-             Item(Holding("Sequential", {Layer("ReLU"), Layer("Linear", {32, 10})}))});
-  const Job job = BuildJob(raw, {});
-  ASSERT_EQ(job.layers.size(), 4u);
-  EXPECT_EQ(job.layers[2].type, "ReLU");
-  EXPECT_EQ(job.layers[3].type, "Sequential");
-}
-
-TEST(Layers, ASequentialAtTheTopIsTheList) {
-  RawJob raw = SmallJob();
-  raw.layers = Item(Holding("Sequential", {Layer("Flatten"), Layer("Linear", {64, 10})}));
-  EXPECT_EQ(BuildJob(raw, {}).layers.size(), 2u);
-  raw.layers = Items({raw.layers});
-  EXPECT_EQ(BuildJob(raw, {}).layers.size(), 1u) << "inside a list it stays one layer";
-}
-
 TEST(Layers, ThereMustBeSome) {
   EXPECT_EQ(LayersError(Items({})),
             "net.lua:3: the job needs layers: a list with at least one layer");
   EXPECT_EQ(LayersError(Items({Items({}), Items({Items({})})})),
             "net.lua:3: the job needs layers: a list with at least one layer");
-}
-
-TEST(Layers, LossesAreNone) {
-  LayerSpec loss = Layer("MSELoss");
-  loss.where = "net.lua:5";
-  EXPECT_EQ(LayersError(Items({Item(Layer("ReLU")), Item(loss)})),
-            "net.lua:5: layer 1 MSELoss() is a loss; give it as loss = nn.MSELoss{...}");
 }
 
 TEST(Layers, TiesMustFit) {
@@ -194,12 +142,6 @@ TEST(Layers, TiesMustFit) {
   EXPECT_EQ(LayersError(Item(tied)),
             "strata.tied{\"embed\"}: layer 0 Embedding(10, 4) has no parameter \"weigh\"; did you "
             "mean \"weight\"?");
-}
-
-TEST(Layers, NamesAreUnique) {
-  const LayerSpec a = MakeLayer("ReLU", {}, {{"name", "act"}}, {}, "net.lua:5");
-  EXPECT_EQ(LayersError(Items({Item(a), Item(Layer("Tanh")), Item(a)})),
-            "net.lua:5: layers 0 and 2 have the same name \"act\"");
 }
 
 TEST(Layers, NamesAreNoIndices) {
@@ -219,12 +161,6 @@ RawJob CutJob(std::vector<RawLayer> items, Value::Map keys = {}) {
 }
 
 const RawLayer kRelu = Item(Layer("ReLU"));
-
-TEST(Cuts, MarksBecomeBounds) {
-  const Job job = BuildJob(CutJob({kRelu, Cut(), kRelu, Items({kRelu, Cut()}), kRelu}), {});
-  EXPECT_EQ(job.partition.method, "cuts");
-  EXPECT_THAT(job.partition.bounds, ElementsAre(0, 1, 3, 4));
-}
 
 TEST(Cuts, TheCommandLineHoldsOverMarks) {
   const Job job = BuildJob(CutJob({kRelu, Cut(), kRelu}), Over({{"partition", "uniform"}}));
@@ -1275,49 +1211,12 @@ TEST(TestClasses, OthersAreRefused) {
 
 // ---- the canonical form ----
 
-TEST(JobToValue, EqualJobsAreEqual) {
-  const Value::Map keys = {{"data", Digits()}, {"batch", Ints({32, 4})}, {"seed", 5}};
-  EXPECT_EQ(Build(keys).ToValue(), Build(keys).ToValue());
-  EXPECT_EQ(Build(keys).ToValue().ToJson(), Build(keys).ToValue().ToJson());
-}
-
 TEST(JobToValue, ThePathOfTheScriptDoesNotMatter) {
   RawJob raw = SmallJob();
   const Value here = BuildJob(raw, {}).ToValue();
   raw.script = "elsewhere/net.lua";
   EXPECT_EQ(BuildJob(raw, {}).ToValue(), here);
 }
-
-class JobDifferences : public testing::TestWithParam<std::pair<Value::Map, std::string>> {};
-
-TEST_P(JobDifferences, AreFoundByName) {
-  const Value::Map base = {{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.5}})},
-                           {"data", Digits()},
-                           {"batch", Ints({32, 4})}};
-  Value changed = Value::MakeMap(base);
-  for (const auto& [key, value] : GetParam().first) changed.Set(key, value);
-  EXPECT_EQ(FirstDifference(Build(base).ToValue(), Build(changed.as_map()).ToValue()),
-            GetParam().second);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    JobToValue, JobDifferences,
-    testing::Values(
-        std::pair{Value::Map{{"seed", 5}}, "seed: 1234 against 5"},
-        std::pair{Value::Map{{"name", "other"}}, "name: \"net\" against \"other\""},
-        std::pair{Value::Map{{"parallel", MapOf({{"pipe", 3}})}}, "parallel.pipe: 0 against 3"},
-        std::pair{Value::Map{{"schedule", "gpipe"}}, "schedule.name: \"auto\" against \"gpipe\""},
-        std::pair{Value::Map{{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.25}})}},
-                  "optimizer.options.lr: 0.5 against 0.25"},
-        std::pair{Value::Map{{"partition", "uniform"}},
-                  "partition.method: \"auto\" against \"uniform\""},
-        std::pair{Value::Map{{"batch", Ints({32, 8})}}, "batch.micro_batches: 4 against 8"},
-        std::pair{Value::Map{{"clip", 2}}, "clip: 0 against 2"},
-        std::pair{Value::Map{{"steps", 2}}, "steps: 0 against 2"},
-        std::pair{Value::Map{{"losses", true}}, "losses: false against true"},
-        std::pair{Value::Map{{"data", Digits("test")}},
-                  "train_data.options.split: \"train\" against \"test\""},
-        std::pair{Value::Map{{"freeze", 1}}, "layers.1.frozen: false against true"}));
 
 }  // namespace
 }  // namespace strata

@@ -115,6 +115,17 @@ TEST(JobToValue, EveryChangeIsNamed) {
       {"log", "a.jsonl", "log: \"\" against \"a.jsonl\""},
       {"freeze", 1, "layers.1.frozen: false against true"},
       {"optimizer", "adamw", "optimizer.type: \"sgd\" against \"adamw\""},
+      {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.25}}),
+       "optimizer.options.lr: 0.001 against 0.25"},
+      {"name", "other", "name: \"net\" against \"other\""},
+      {"parallel", MapOf({{"pipe", 3}}), "parallel.pipe: 0 against 3"},
+      {"partition", "uniform", "partition.method: \"auto\" against \"uniform\""},
+      {"batch", Ints({32, 8}), "batch.size: 0 against 32"},
+      {"steps", 2, "steps: 0 against 2"},
+      {"timeout", 60, "timeout: 1800 against 60"},
+      {"trace", "a.json", "trace: \"\" against \"a.json\""},
+      {"data", Digits(), "train_data"},
+      {"seed_fn", Function("net.lua:6"), "seed_fn"},
   };
   const Value base = Build().ToValue();
   for (const auto& [key, value, difference] : changes) {

@@ -1,4 +1,4 @@
-// Tests shapes and parameters of every layer against PyTorch's, from testdata/layers.json.
+// Tests shapes and parameters of every layer against PyTorch's, from testdata/layers_spec.json.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -190,6 +190,11 @@ struct RefusedCall {
   std::string message;
 };
 
+RefusedCall Refused(std::string type, Value::List positional, Value::Map named,
+                    std::string message) {
+  return {std::move(type), std::move(positional), std::move(named), std::move(message)};
+}
+
 class RefusedCalls : public testing::TestWithParam<RefusedCall> {};
 
 TEST_P(RefusedCalls, SayWhy) {
@@ -201,144 +206,86 @@ TEST_P(RefusedCalls, SayWhy) {
 INSTANTIATE_TEST_SUITE_P(
     MakeLayer, RefusedCalls,
     testing::Values(
-        RefusedCall{"Linaer", {}, {}, "there is no layer \"Linaer\"; did you mean \"Linear\"?"},
-        RefusedCall{"Quux", {}, {}, "there is no layer \"Quux\""},
-        RefusedCall{"Linear",
-                    {64},
-                    {},
-                    "Linear needs out_features: size of the last dim of the output (an integer, at "
-                    "least 1)"},
-        RefusedCall{"Linear",
-                    {64, 0},
-                    {},
-                    "Linear: out_features expects an integer, at least 1; got the number 0"},
-        RefusedCall{"Linear",
-                    {64, 10},
-                    {{"biass", false}},
-                    "Linear has no argument \"biass\"; did you mean \"bias\"?"},
-        RefusedCall{"Linear",
-                    {64, 10},
-                    {{"device", "cuda"}},
-                    "Linear does not take device: the job's device holds for all layers"},
-        RefusedCall{"Linear",
-                    {64, 10},
-                    {{"dtype", "int64"}},
-                    "Linear(64, 10, dtype=\"int64\"): dtype must be a floating-point type, such as "
-                    "\"float64\", got \"int64\""},
-        RefusedCall{"Linear",
-                    {64, 10},
-                    {{"split", "columns"}},
-                    "Linear: split expects one of \"column\", \"row\", or none; got the string "
-                    "\"columns\"; did you mean \"column\"?"},
-        RefusedCall{"Conv1d",
-                    {4, 4, 3},
-                    {{"split", "row"}},
-                    "Conv1d does not take split: the model axis shares Linear, Embedding, "
-                    "LayerNorm, SwiGLU, attention and Transformer layers"},
-        RefusedCall{"Embedding",
-                    {10, 4},
-                    {{"split", "row"}, {"max_norm", 1.0}},
-                    "Embedding(10, 4, max_norm=1, split=\"row\"): max_norm does not go with split"},
-        RefusedCall{"Embedding",
-                    {10, 4},
-                    {{"split", "row"}, {"scale_grad_by_freq", true}},
-                    "Embedding(10, 4, scale_grad_by_freq=true, split=\"row\"): scale_grad_by_freq "
-                    "does not go with split"},
-        RefusedCall{
-            "Linear", {64, 10}, {{"name", 3}}, "Linear: name expects a string; got the number 3"},
-        RefusedCall{
-            "ReLU", {true, 1}, {}, "ReLU takes at most 1 argument by position (inplace), got 2"},
-        RefusedCall{"Conv2d",
-                    {3, 64, Ints({3, 3, 3})},
-                    {},
-                    "Conv2d: kernel_size expects an integer or a list of 2 integers, at least 1; "
-                    "got the list {3, 3, 3}"},
-        RefusedCall{"Conv2d",
-                    {3, 64, 3},
-                    {{"padding", "sam"}},
-                    "Conv2d: padding expects an integer or a list of 2 integers, at least 0, or "
-                    "\"same\", \"valid\"; got the string \"sam\"; did you mean \"same\"?"},
-        RefusedCall{"Conv2d",
-                    {3, 64, 3},
-                    {{"groups", 2}},
-                    "Conv2d(3, 64, kernel_size=(3, 3), groups=2): in_channels 3 is not divisible "
-                    "by groups 2"},
-        RefusedCall{"Conv2d",
-                    {4, 5, 3},
-                    {{"groups", 4}},
-                    "Conv2d(4, 5, kernel_size=(3, 3), groups=4): out_channels 5 is not divisible "
-                    "by groups 4"},
-        RefusedCall{"Conv1d",
-                    {3, 64, 3},
-                    {{"padding", "same"}, {"stride", 2}},
-                    "Conv1d(3, 64, kernel_size=(3,), stride=(2,), padding=\"same\"): padding "
-                    "\"same\" needs stride 1"},
-        RefusedCall{"ConvTranspose2d",
-                    {3, 64, 3},
-                    {{"output_padding", 1}},
-                    "ConvTranspose2d(3, 64, kernel_size=(3, 3), output_padding=(1, 1)): "
-                    "output_padding must be smaller than stride or dilation"},
-        RefusedCall{"ConvTranspose2d",
-                    {3, 64, 3},
-                    {{"padding_mode", "reflect"}},
-                    "ConvTranspose2d: padding_mode expects \"zeros\"; got the string \"reflect\""},
-        RefusedCall{"Embedding",
-                    {10, 4, 10},
-                    {},
-                    "Embedding(10, 4, padding_idx=10): padding_idx 10 is outside of "
-                    "num_embeddings 10"},
-        RefusedCall{"Embedding",
-                    {10, 4},
-                    {{"sparse", true}},
-                    "Embedding does not take sparse: gradients live in dense buffers that the "
-                    "engine owns"},
-        RefusedCall{"GroupNorm",
-                    {3, 4},
-                    {},
-                    "GroupNorm(3, 4): num_channels 4 is not divisible by num_groups 3"},
-        RefusedCall{"MaxPool2d",
-                    {3},
-                    {{"padding", 2}},
-                    "MaxPool2d(kernel_size=(3, 3), stride=(3, 3), padding=(2, 2)): padding 2 is "
-                    "more than half of kernel_size 3"},
-        RefusedCall{"MaxPool2d",
-                    {3},
-                    {{"return_indices", true}},
-                    "MaxPool2d: return_indices = true is not built yet: a layer with two outputs "
-                    "comes later; this build has false"},
-        RefusedCall{"Unflatten",
-                    {1, Ints({-1, -1})},
-                    {},
-                    "Unflatten(1, unflattened_size=(-1, -1)): unflattened_size has more than one "
-                    "-1"},
-        RefusedCall{"Unflatten",
-                    {1, Ints({})},
-                    {},
-                    "Unflatten(1, unflattened_size=()): unflattened_size is empty"},
-        RefusedCall{"MultiheadAttention",
-                    {10, 3},
-                    {},
-                    "MultiheadAttention(10, 3): embed_dim 10 is not divisible by num_heads 3"},
-        RefusedCall{"TransformerDecoderLayer",
-                    {10, 3},
-                    {},
-                    "TransformerDecoderLayer(10, 3): d_model 10 is not divisible by nhead 3"},
-        RefusedCall{"TransformerEncoderLayer",
-                    {8, 2},
-                    {{"activation", "tanh"}},
-                    "TransformerEncoderLayer: activation expects one of \"relu\", \"gelu\"; got "
-                    "the string \"tanh\""},
-        RefusedCall{"CrossEntropyLoss",
-                    {},
-                    {{"reduction", "none"}},
-                    "CrossEntropyLoss: reduction expects one of \"mean\", \"sum\"; got the string "
-                    "\"none\""},
-        RefusedCall{"CrossEntropyLoss",
-                    {},
-                    {{"size_average", true}},
-                    "CrossEntropyLoss does not take size_average: use reduction"},
-        RefusedCall{"Sequential", {}, {}, "Sequential(): needs at least one layer"},
-        RefusedCall{"Identity", {3}, {}, "Identity takes at most 0 arguments by position, got 1"}));
+        Refused("Linaer", {}, {}, "there is no layer \"Linaer\"; did you mean \"Linear\"?"),
+        Refused("Quux", {}, {}, "there is no layer \"Quux\""),
+        Refused("Linear", {64}, {},
+                "Linear needs out_features: size of the last dim of the output (an integer, at "
+                "least 1)"),
+        Refused("Linear", {64, 0}, {},
+                "Linear: out_features expects an integer, at least 1; got the number 0"),
+        Refused("Linear", {64, 10}, {{"biass", false}},
+                "Linear has no argument \"biass\"; did you mean \"bias\"?"),
+        Refused("Linear", {64, 10}, {{"device", "cuda"}},
+                "Linear does not take device: the job's device holds for all layers"),
+        Refused("Linear", {64, 10}, {{"dtype", "int64"}},
+                "Linear(64, 10, dtype=\"int64\"): dtype must be a floating-point type, such as "
+                "\"float64\", got \"int64\""),
+        Refused("Linear", {64, 10}, {{"split", "columns"}},
+                "Linear: split expects one of \"column\", \"row\", or none; got the string "
+                "\"columns\"; did you mean \"column\"?"),
+        Refused("Conv1d", {4, 4, 3}, {{"split", "row"}},
+                "Conv1d does not take split: the model axis shares Linear, Embedding, LayerNorm, "
+                "SwiGLU, attention and Transformer layers"),
+        Refused("Embedding", {10, 4}, {{"split", "row"}, {"max_norm", 1.0}},
+                "Embedding(10, 4, max_norm=1, split=\"row\"): max_norm does not go with split"),
+        Refused("Embedding", {10, 4}, {{"split", "row"}, {"scale_grad_by_freq", true}},
+                "Embedding(10, 4, scale_grad_by_freq=true, split=\"row\"): scale_grad_by_freq does "
+                "not go with split"),
+        Refused("Linear", {64, 10}, {{"name", 3}},
+                "Linear: name expects a string; got the number 3"),
+        Refused("ReLU", {true, 1}, {},
+                "ReLU takes at most 1 argument by position (inplace), got 2"),
+        Refused("Conv2d", {3, 64, Ints({3, 3, 3})}, {},
+                "Conv2d: kernel_size expects an integer or a list of 2 integers, at least 1; got "
+                "the list {3, 3, 3}"),
+        Refused("Conv2d", {3, 64, 3}, {{"padding", "sam"}},
+                "Conv2d: padding expects an integer or a list of 2 integers, at least 0, or "
+                "\"same\", \"valid\"; got the string \"sam\"; did you mean \"same\"?"),
+        Refused("Conv2d", {3, 64, 3}, {{"groups", 2}},
+                "Conv2d(3, 64, kernel_size=(3, 3), groups=2): in_channels 3 is not divisible by "
+                "groups 2"),
+        Refused("Conv2d", {4, 5, 3}, {{"groups", 4}},
+                "Conv2d(4, 5, kernel_size=(3, 3), groups=4): out_channels 5 is not divisible by "
+                "groups 4"),
+        Refused("Conv1d", {3, 64, 3}, {{"padding", "same"}, {"stride", 2}},
+                "Conv1d(3, 64, kernel_size=(3,), stride=(2,), padding=\"same\"): padding \"same\" "
+                "needs stride 1"),
+        Refused("ConvTranspose2d", {3, 64, 3}, {{"output_padding", 1}},
+                "ConvTranspose2d(3, 64, kernel_size=(3, 3), output_padding=(1, 1)): output_padding "
+                "must be smaller than stride or dilation"),
+        Refused("ConvTranspose2d", {3, 64, 3}, {{"padding_mode", "reflect"}},
+                "ConvTranspose2d: padding_mode expects \"zeros\"; got the string \"reflect\""),
+        Refused("Embedding", {10, 4, 10}, {},
+                "Embedding(10, 4, padding_idx=10): padding_idx 10 is outside of num_embeddings 10"),
+        Refused(
+            "Embedding", {10, 4}, {{"sparse", true}},
+            "Embedding does not take sparse: gradients live in dense buffers that the engine owns"),
+        Refused("GroupNorm", {3, 4}, {},
+                "GroupNorm(3, 4): num_channels 4 is not divisible by num_groups 3"),
+        Refused("MaxPool2d", {3}, {{"padding", 2}},
+                "MaxPool2d(kernel_size=(3, 3), stride=(3, 3), padding=(2, 2)): padding 2 is more "
+                "than half of kernel_size 3"),
+        Refused("MaxPool2d", {3}, {{"return_indices", true}},
+                "MaxPool2d: return_indices = true is not built yet: a layer with two outputs comes "
+                "later; this build has false"),
+        Refused("Unflatten", {1, Ints({-1, -1})}, {},
+                "Unflatten(1, unflattened_size=(-1, -1)): unflattened_size has more than one -1"),
+        Refused("Unflatten", {1, Ints({})}, {},
+                "Unflatten(1, unflattened_size=()): unflattened_size is empty"),
+        Refused("MultiheadAttention", {10, 3}, {},
+                "MultiheadAttention(10, 3): embed_dim 10 is not divisible by num_heads 3"),
+        Refused("TransformerDecoderLayer", {10, 3}, {},
+                "TransformerDecoderLayer(10, 3): d_model 10 is not divisible by nhead 3"),
+        Refused("TransformerEncoderLayer", {8, 2}, {{"activation", "tanh"}},
+                "TransformerEncoderLayer: activation expects one of \"relu\", \"gelu\"; got the "
+                "string \"tanh\""),
+        Refused("CrossEntropyLoss", {}, {{"reduction", "none"}},
+                "CrossEntropyLoss: reduction expects one of \"mean\", \"sum\"; got the string "
+                "\"none\""),
+        Refused("CrossEntropyLoss", {}, {{"size_average", true}},
+                "CrossEntropyLoss does not take size_average: use reduction"),
+        Refused("Sequential", {}, {}, "Sequential(): needs at least one layer"),
+        Refused("Identity", {3}, {}, "Identity takes at most 0 arguments by position, got 1")));
 
 TEST(MakeLayer, RefusesLayersWhereItTakesValues) {
   EXPECT_EQ(ErrorOf([] { MakeLayer("ReLU", {}, {}, {Layer("Tanh")}, "net.lua:4"); }),

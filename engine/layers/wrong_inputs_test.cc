@@ -26,68 +26,25 @@ auto IsOurs() {
                Not(testing::EndsWith("\n")), Not(testing::EndsWith(" ")));
 }
 
-/// A correct call of each layer, with its required arguments.
-const std::vector<std::pair<std::string, Value::Map>>& RightCalls() {
-  static const std::vector<std::pair<std::string, Value::Map>> calls = {
-      {"Linear", {{"in_features", 4}, {"out_features", 2}}},
-      {"Conv1d", {{"in_channels", 4}, {"out_channels", 2}, {"kernel_size", 3}}},
-      {"Conv2d", {{"in_channels", 4}, {"out_channels", 2}, {"kernel_size", 3}}},
-      {"ConvTranspose2d", {{"in_channels", 4}, {"out_channels", 2}, {"kernel_size", 3}}},
-      {"Embedding", {{"num_embeddings", 10}, {"embedding_dim", 4}}},
-      {"LayerNorm", {{"normalized_shape", 4}}},
-      {"RMSNorm", {{"normalized_shape", 4}}},
-      {"BatchNorm2d", {{"num_features", 4}}},
-      {"GroupNorm", {{"num_groups", 2}, {"num_channels", 4}}},
-      {"ReLU", {}},
-      {"GELU", {}},
-      {"SiLU", {}},
-      {"Softmax", {}},
-      {"LeakyReLU", {}},
-      {"LogSoftmax", {}},
-      {"GLU", {}},
-      {"PReLU", {}},
-      {"Dropout", {}},
-      {"MaxPool2d", {{"kernel_size", 2}}},
-      {"AvgPool2d", {{"kernel_size", 2}}},
-      {"AdaptiveAvgPool2d", {{"output_size", 2}}},
-      {"Flatten", {}},
-      {"Unflatten", {{"dim", 1}, {"unflattened_size", Ints({2, 2})}}},
-      {"MultiheadAttention", {{"embed_dim", 4}, {"num_heads", 2}}},
-      {"TransformerEncoderLayer", {{"d_model", 4}, {"nhead", 2}}},
-      {"TransformerDecoderLayer", {{"d_model", 4}, {"nhead", 2}}},
-      {"Transformer", {}},
-      {"BatchNorm1d", {{"num_features", 4}}},
-      {"InstanceNorm3d", {{"num_features", 4}}},
-      {"Dropout2d", {}},
-      {"AlphaDropout", {}},
-      {"MaxPool3d", {{"kernel_size", 2}}},
-      {"AvgPool1d", {{"kernel_size", 2}}},
-      {"AdaptiveMaxPool2d", {{"output_size", 2}}},
-      {"Conv3d", {{"in_channels", 4}, {"out_channels", 2}, {"kernel_size", 3}}},
-      {"ConstantPad2d", {{"padding", 1}, {"value", 0.5}}},
-      {"ReflectionPad3d", {{"padding", 1}}},
-      {"Upsample", {{"size", 4}}},
-      {"PixelShuffle", {{"upscale_factor", 2}}},
-      {"Unfold", {{"kernel_size", 2}}},
-      {"Fold", {{"output_size", 4}, {"kernel_size", 2}}},
-      {"Bilinear", {{"in1_features", 4}, {"in2_features", 3}, {"out_features", 2}}},
-      {"CosineSimilarity", {}},
-      {"EmbeddingBag", {{"num_embeddings", 10}, {"embedding_dim", 4}}},
-      {"RNN", {{"input_size", 4}, {"hidden_size", 3}}},
-      {"LSTM", {{"input_size", 4}, {"hidden_size", 3}}},
-      {"GroupedQueryAttention", {{"dim", 8}, {"num_heads", 2}}},
-      {"SwiGLU", {{"dim", 4}, {"hidden", 6}}},
-      {"RotaryEmbedding", {{"dim", 4}}},
-      {"CTCLoss", {}},
-      {"GaussianNLLLoss", {}},
-      {"HuberLoss", {}},
-      {"TripletMarginLoss", {}},
-      {"CrossEntropyLoss", {}},
-      {"NLLLoss", {}},
-      {"MSELoss", {}},
-      {"L1Loss", {}},
-      {"BCEWithLogitsLoss", {}},
-  };
+using Calls = std::vector<std::pair<std::string, Value::Map>>;
+
+/// A correct call of each layer and loss, with its required arguments.
+const Calls& RightCalls() {
+  static const Calls calls = [] {
+    Calls found;
+    for (const LayerType& type : LayerTypes()) {
+      if (type.holds_layers || type.library != "nn" || !type.stands_for.empty()) continue;
+      Value::Map named;
+      for (const Field& field : type.fields) {
+        const bool is_needed = field.required || field.name == "size";  // Upsample's
+        if (!is_needed || !field.refused.empty()) continue;
+        const Value number = field.name == "dim" ? 8 : 4;
+        named.emplace_back(field.name, field.name == "unflattened_size" ? Ints({2, 2}) : number);
+      }
+      found.emplace_back(type.name, named);
+    }
+    return found;
+  }();
   return calls;
 }
 

@@ -138,8 +138,15 @@ INSTANTIATE_TEST_SUITE_P(
       return Str(info.param.schedule, "_", info.param.pipe, "x", info.param.stages_per_rank);
     });
 
+class EngineTest : public ::testing::Test {
+ protected:
+  FakeScript script = RowsScript();
+};
+
+using EngineErrorTest = EngineTest;
+
 // Dropout draws the same numbers again, and nothing else changes either.
-TEST(EngineTest, RecomputationChangesNothing) {
+TEST_F(EngineTest, RecomputationChangesNothing) {
   const Bits expected = TrainOnOneRank();
   const auto train = [](int pipe, const char* schedule, int stages_per_rank, Value recompute) {
     return Train(MakeJob(With(Keys(pipe, schedule), {{"losses", true},
@@ -156,7 +163,7 @@ TEST(EngineTest, RecomputationChangesNothing) {
 }
 
 // Evaluation runs on the same stages, whether the first and the last are on one rank or not.
-TEST(EngineTest, ManyStagesEvaluate) {
+TEST_F(EngineTest, ManyStagesEvaluate) {
   const auto evaluate = [](Value::Map keys) {
     FakeScript script = RowsScript();
     const auto engine = Start(MakeJob(std::move(keys)), script);
@@ -171,14 +178,13 @@ TEST(EngineTest, ManyStagesEvaluate) {
   EXPECT_EQ(evaluate(With(Keys(2, "interleaved_1f1b"), {{"stages_per_rank", 3}})), expected);
 }
 
-TEST(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
+TEST_F(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
   Job job = MakeJob(With(Keys(2), {{"losses", true}}));
   job.schedule.name = "csv";
   job.schedule.source =
       "0F0,0F1,0F2,0R0,0B0,0F3,0I1,0I2,0W1,0W2,0B3\n"
       "1F0,1B0,1F1,1I1,1F2,1I2,1W1,1F3,1R3,1B3,1W2\n";
   // Stage 1 accumulates micro-batch 3 before 2, so only the loss of the first step is equal.
-  FakeScript script = RowsScript();
   const double whole = Start(MakeJob(Keys(1)), script)->TrainStep().loss;
   EXPECT_EQ(Start(job, script)->TrainStep().loss, whole);
   // If all stages accumulate in ascending order, everything is equal.
@@ -189,11 +195,10 @@ TEST(EngineTest, SplitBackwardAndRecomputationChangeNothing) {
 }
 
 // Proving a program takes time for the actions of all ranks, so it must be done once.
-TEST(EngineTest, AProgramIsMadeOnceForAllRanks) {
+TEST_F(EngineTest, AProgramIsMadeOnceForAllRanks) {
   Job job = MakeJob(Keys(3));
   job.schedule.name = "function";
   job.schedule.function = {1, "net.lua:9", "d"};
-  FakeScript script = RowsScript();
   std::atomic<int> made = 0;
   script.functions[1] = [&](const Value::List&) {
     ++made;
@@ -209,7 +214,7 @@ TEST(EngineTest, AProgramIsMadeOnceForAllRanks) {
   EXPECT_EQ(made, 1);
 }
 
-TEST(EngineTest, EvaluationsBetweenStepsChangeNothing) {
+TEST_F(EngineTest, EvaluationsBetweenStepsChangeNothing) {
   const Bits bits = Train(MakeJob(With(Keys(3), {{"losses", true}})), [](Engine& engine) {
     MicroBatches batch;  // of another number and size of micro-batches
     batch.list = {Rows(100, 3), Rows(101, 7), Rows(102, 1)};
@@ -218,7 +223,7 @@ TEST(EngineTest, EvaluationsBetweenStepsChangeNothing) {
   EXPECT_EQ(bits, TrainOnOneRank());
 }
 
-TEST(EngineTest, StepsOfAnotherNumberOfMicroBatchesComeBetween) {
+TEST_F(EngineTest, StepsOfAnotherNumberOfMicroBatchesComeBetween) {
   const auto train = [](int pipe) {
     FakeScript script = RowsScript();
     const auto engine = Start(MakeJob(Keys(pipe)), script);
@@ -237,7 +242,7 @@ TEST(EngineTest, StepsOfAnotherNumberOfMicroBatchesComeBetween) {
 
 // ---- Numbers ----
 
-TEST(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
+TEST_F(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
   const auto train = [](const std::vector<int64_t>& sizes) {
     FakeScript script = RowsScript();
     // Without dropout, whose draws depend on the micro-batch.
@@ -266,8 +271,7 @@ TEST(EngineTest, UnevenMicroBatchesEqualOneBigBatch) {
   }
 }
 
-TEST(EngineTest, TellsWhatAStepDid) {
-  FakeScript script = RowsScript();
+TEST_F(EngineTest, TellsWhatAStepDid) {
   const auto engine = Start(MakeJob(With(Keys(2), {{"losses", true}})), script);
   engine->TrainStep();
   const StepResult step = engine->TrainStep();
@@ -287,7 +291,7 @@ TEST(EngineTest, TellsWhatAStepDid) {
 
 // Ranks update before others are done, unless clipping makes them wait for the norm. With a limit
 // that is never reached the bits must be the same.
-TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
+TEST_F(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
   const auto train = [](int pipe, const std::string& schedule, const Value& clip, int stages = 1) {
     FakeScript script = RowsScript();
     const Value::Map keys =
@@ -310,8 +314,7 @@ TEST(EngineTest, AnUpdateDuringTheDrainHasTheBitsOfOneAfterIt) {
   }
 }
 
-TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
-  FakeScript script = RowsScript();
+TEST_F(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
   const auto engine = Start(MakeJob(Keys(3)), script);
   engine->set_record_gradients(true);
   const StepResult step = engine->TrainStep();
@@ -326,8 +329,7 @@ TEST(EngineTest, GradientsAreRecordedInTheOrderOfLayers) {
   EXPECT_NEAR(std::sqrt(squares), step.grad_norm, 1e-12);
 }
 
-TEST(EngineTest, FrozenLayersStayAndAreNotInTheNorm) {
-  FakeScript script = RowsScript();
+TEST_F(EngineTest, FrozenLayersStayAndAreNotInTheNorm) {
   const Job job = MakeJob(With(Keys(2), {{"freeze", Value::List{0, "type:LayerNorm"}}}));
   const auto engine = Start(job, script);
   engine->set_record_gradients(true);
@@ -340,7 +342,7 @@ TEST(EngineTest, FrozenLayersStayAndAreNotInTheNorm) {
   }
 }
 
-TEST(EngineTest, ClippingBoundsTheStep) {
+TEST_F(EngineTest, ClippingBoundsTheStep) {
   const auto moved = [](double clip) {
     FakeScript script = RowsScript();
     const Value::Map keys = With(Keys(2), {{"clip", clip > 0 ? Value(clip) : Value("none")},
@@ -366,8 +368,7 @@ TEST(EngineTest, ClippingBoundsTheStep) {
   EXPECT_GT(clipped_change, 0);
 }
 
-TEST(EngineTest, TheScheduleOfTheRateIsAskedOncePerStep) {
-  FakeScript script = RowsScript();
+TEST_F(EngineTest, TheScheduleOfTheRateIsAskedOncePerStep) {
   std::vector<int64_t> asked;
   script.functions[3] = [&](const Value::List& arguments) {
     asked.push_back(arguments[0].as_int());
@@ -382,7 +383,7 @@ TEST(EngineTest, TheScheduleOfTheRateIsAskedOncePerStep) {
 
 // ---- Evaluation ----
 
-TEST(EngineTest, EvaluationGivesLossAccuracyAndOutputs) {
+TEST_F(EngineTest, EvaluationGivesLossAccuracyAndOutputs) {
   MicroBatches batch;
   batch.list = {Rows(0, 3), Rows(1, 6)};
   batch.list[0].target[0][2] = -100;  // does not count
@@ -416,7 +417,7 @@ Job ImageJob(int pipe, int64_t eval_batch) {
                                  {"epochs", 2}});
 }
 
-TEST(EngineTest, TestDataIsSeenOnce) {
+TEST_F(EngineTest, TestDataIsSeenOnce) {
   std::vector<EvalResult> results;
   for (const int pipe : {1, 2}) {
     for (const int64_t batch : {7, 8}) {
@@ -434,7 +435,7 @@ TEST(EngineTest, TestDataIsSeenOnce) {
 }
 
 /// With a clock that goes on by three seconds a look, each piece of work is heard.
-TEST(EngineTest, SaysWhatItDoesAndRank0SpeaksForAll) {
+TEST_F(EngineTest, SaysWhatItDoesAndRank0SpeaksForAll) {
   std::vector<std::string> lines;
   double now = 0;
   SetProgressOutput({.say = [&](const std::string& line) { lines.push_back(line); },
@@ -452,7 +453,7 @@ TEST(EngineTest, SaysWhatItDoesAndRank0SpeaksForAll) {
   EXPECT_EQ(of("evaluating, 1 of "), 1);
 }
 
-TEST(EngineTest, AStopLeavesAnEvaluationBetweenTwoRuns) {
+TEST_F(EngineTest, AStopLeavesAnEvaluationBetweenTwoRuns) {
   for (const int64_t batch : {1, 45}) {
     FakeScript script;
     const auto engine = Start(ImageJob(2, batch), script);
@@ -479,7 +480,7 @@ class ThirdsScript : public FakeScript {
 };
 
 // Plans with more stages put more micro-batches into a run of the evaluation.
-TEST(EngineTest, TestDataAddUpTheSameInAnyRuns) {
+TEST_F(EngineTest, TestDataAddUpTheSameInAnyRuns) {
   std::vector<EvalResult> results;
   for (const int pipe : {1, 2, 3}) {
     Job job = ImageJob(pipe, 2);
@@ -506,7 +507,7 @@ Job DrawingJob(int pipe, int data) {
   return job;
 }
 
-TEST(EngineTest, DrawsOfEvaluationsDependOnTheMicroBatchAlone) {
+TEST_F(EngineTest, DrawsOfEvaluationsDependOnTheMicroBatchAlone) {
   MicroBatches same;
   same.list.assign(6, {{at::ones({2, 1, 4, 4})}, {at::zeros({2}, at::kLong)}});
   std::vector<double> losses;
@@ -537,14 +538,13 @@ TEST(EngineTest, DrawsOfEvaluationsDependOnTheMicroBatchAlone) {
   EXPECT_FALSE(outputs[0].list[0][0].equal(outputs[0].list[3][0]));
 }
 
-TEST(EngineTest, PredictionsAreARowForEachSample) {
+TEST_F(EngineTest, PredictionsAreARowForEachSample) {
   Job job = testing::MakeJob(
       {Make("Flatten"), Make("Linear", {16, 5}), Make("Flatten", {}, {{"start_dim", 0}})},
       Make("CrossEntropyLoss"), {{"input", MapOf({{"shape", Value::IntList({1, 4, 4})}})}});
   job.test_data = testing::ImageJob(100, {}).test_data;
   job.test_data.options.Set("targets", false);
   job.eval.batch = 2;
-  FakeScript script;
   const auto engine = Start(job, script);
   EXPECT_THAT(ConfigErrorOf([&] { engine->PredictTestData(0); }),
               HasSubstr("a row for each sample; the last layer gives float32 (10,) for 2 samples"));
@@ -586,7 +586,7 @@ Job SeveralOutputsJob(int pipe) {
   return job;
 }
 
-TEST(EngineTest, PredictionsAreAllOutputs) {
+TEST_F(EngineTest, PredictionsAreAllOutputs) {
   for (const int pipe : {1, 2}) {
     FakeScript script;
     script.infer = [](const TensorSpecs& x) { return TensorSpecs{x[0], x[0], x[0]}; };
@@ -617,9 +617,8 @@ TEST(EngineTest, PredictionsAreAllOutputs) {
 }
 
 /// Sequences have rows of several lengths. The last of 45 samples is a micro-batch of its own.
-TEST(EngineTest, RowsOfAnotherShapeAreABlockOfTheirOwn) {
+TEST_F(EngineTest, RowsOfAnotherShapeAreABlockOfTheirOwn) {
   const auto length = [](int64_t rows) -> int64_t { return rows == 1 ? 3 : 4; };
-  FakeScript script;
   script.infer = [&](const TensorSpecs& x) {
     const int64_t rows = x[0].shape[0];
     return TensorSpecs(3, {{rows, length(rows)}, x[0].dtype});
@@ -636,7 +635,7 @@ TEST(EngineTest, RowsOfAnotherShapeAreABlockOfTheirOwn) {
   EXPECT_EQ(last[1].at(0).bytes.size(), 12U);
 }
 
-TEST(EngineTest, PredictionsAreInTheOrderOfTheData) {
+TEST_F(EngineTest, PredictionsAreInTheOrderOfTheData) {
   const auto error_of = [](const char* option, const Value& value) {
     Job job = testing::ImageJob(8, {});
     DataSpec& data = job.test_data;
@@ -658,7 +657,7 @@ TEST(EngineTest, PredictionsAreInTheOrderOfTheData) {
 }
 
 // Running statistics, which an evaluation shows, are updated once by a recomputed micro-batch.
-TEST(EngineTest, RecomputationLeavesStatisticsAlone) {
+TEST_F(EngineTest, RecomputationLeavesStatisticsAlone) {
   const auto train = [](int pipe, bool recompute) {
     FakeScript script;
     Job job = ImageJob(pipe, 8);
@@ -671,8 +670,7 @@ TEST(EngineTest, RecomputationLeavesStatisticsAlone) {
   for (const int pipe : {1, 2}) EXPECT_EQ(train(pipe, true), expected) << pipe;
 }
 
-TEST(EngineTest, AnEpochEndsWithAShortStep) {
-  FakeScript script;
+TEST_F(EngineTest, AnEpochEndsWithAShortStep) {
   const auto engine = Start(ImageJob(2, 8), script);
   ASSERT_EQ(engine->steps_per_epoch(), 4);  // 100 samples: 3 steps of 32, and one of 4
   std::vector<int64_t> samples;
@@ -680,8 +678,7 @@ TEST(EngineTest, AnEpochEndsWithAShortStep) {
   EXPECT_THAT(samples, ElementsAre(32, 32, 32, 4, 32, 32, 32, 4));
 }
 
-TEST(EngineTest, TheScheduleOfTheRateEndsWithTheTraining) {
-  FakeScript script;
+TEST_F(EngineTest, TheScheduleOfTheRateEndsWithTheTraining) {
   Job job = ImageJob(2, 8);
   job.epochs = 0.6;  // 2.4 steps of 4: rounded up
   job.lr_schedule = MakeJob(With(Keys(1), {{"lr_schedule", "cosine"}})).lr_schedule;
@@ -692,7 +689,7 @@ TEST(EngineTest, TheScheduleOfTheRateEndsWithTheTraining) {
               ElementsAre(DoubleNear(0.1, 1e-9), DoubleNear(0.075, 1e-9), DoubleNear(0.025, 1e-9)));
 }
 
-TEST(EngineTest, TrainingOnADatasetIsTheSameForEveryPipe) {
+TEST_F(EngineTest, TrainingOnADatasetIsTheSameForEveryPipe) {
   const auto losses = [](int pipe) {
     FakeScript script;
     const auto engine = Start(ImageJob(pipe, 8), script);
@@ -715,8 +712,7 @@ Job ScriptedJob() {
       Make("CrossEntropyLoss"), With(Keys(3), {{"partition", Value::IntList({0, 1, 2, 3})}}));
 }
 
-TEST(EngineErrorTest, TheFirstCauseEndsAllRanks) {
-  FakeScript script = RowsScript();
+TEST_F(EngineErrorTest, TheFirstCauseEndsAllRanks) {
   std::atomic<int> calls = 0;
   script.layers[5] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
     if (++calls == 6) throw ConfigError("net.lua:5: the sixth call fails");
@@ -729,8 +725,7 @@ TEST(EngineErrorTest, TheFirstCauseEndsAllRanks) {
   engine->Close();
 }
 
-TEST(EngineErrorTest, AnErrorInBackwardIsTold) {
-  FakeScript script = RowsScript();
+TEST_F(EngineErrorTest, AnErrorInBackwardIsTold) {
   script.layers[5] = [](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
     const at::Tensor y = x[0] * 1;
     y.register_hook([](const at::Tensor&) -> void { TORCH_CHECK(false, "no way back"); });
@@ -741,8 +736,7 @@ TEST(EngineErrorTest, AnErrorInBackwardIsTold) {
   EXPECT_THAT(error, HasSubstr("stage 1, backward of micro-batch 0: no way back"));
 }
 
-TEST(EngineErrorTest, AnErrorWhileBuildingIsTold) {
-  FakeScript script = RowsScript();
+TEST_F(EngineErrorTest, AnErrorWhileBuildingIsTold) {
   Value::Map keys = With(Keys(3), {{"seed_fn", Function(4)}});
   script.functions[4] = [](const Value::List& arguments) -> Value {
     if (arguments[0].as_int() == 3) throw ConfigError("net.lua:8: no seed for layer 3");
@@ -751,7 +745,7 @@ TEST(EngineErrorTest, AnErrorWhileBuildingIsTold) {
   EXPECT_EQ(ConfigErrorOf([&] { Start(MakeJob(keys), script); }), "net.lua:8: no seed for layer 3");
 }
 
-TEST(EngineTest, AFunctionMayGiveAnyNumberOfRows) {
+TEST_F(EngineTest, AFunctionMayGiveAnyNumberOfRows) {
   const auto train = [](int pipe) {
     FakeScript script;
     script.data[1] = [](int64_t i) { return Rows(i, i % 3 == 2 ? 7 : 8); };
@@ -764,8 +758,7 @@ TEST(EngineTest, AFunctionMayGiveAnyNumberOfRows) {
   EXPECT_EQ(train(3), train(1));
 }
 
-TEST(EngineErrorTest, DataOfAnotherShapeNamesBoth) {
-  FakeScript script = RowsScript();
+TEST_F(EngineErrorTest, DataOfAnotherShapeNamesBoth) {
   const auto engine = Start(MakeJob(Keys(2)), script);
   MicroBatches batch;
   batch.list = {{{at::zeros({8, 9})}, {at::zeros({8}, at::kLong)}}};
@@ -775,7 +768,7 @@ TEST(EngineErrorTest, DataOfAnotherShapeNamesBoth) {
       "the input: expects last dim 6, got (8, 9)");
 }
 
-TEST(EngineErrorTest, GivenDataThatDoesNotFitEndsNothing) {
+TEST_F(EngineErrorTest, GivenDataThatDoesNotFitEndsNothing) {
   for (const int pipe : {1, 3}) {
     FakeScript script = RowsScript();
     const auto engine = Start(MakeJob(Keys(pipe)), script);
@@ -800,8 +793,7 @@ TEST(EngineErrorTest, GivenDataThatDoesNotFitEndsNothing) {
   }
 }
 
-TEST(EngineErrorTest, GivenTokensBeyondTheTableEndNothing) {
-  FakeScript script;
+TEST_F(EngineErrorTest, GivenTokensBeyondTheTableEndNothing) {
   const auto engine =
       Start(testing::MakeJob({Make("Embedding", {4, 3}), Make("Linear", {3, 2})},
                              Make("CrossEntropyLoss"),
@@ -817,14 +809,12 @@ TEST(EngineErrorTest, GivenTokensBeyondTheTableEndNothing) {
   engine->PredictBatch(right, outputs);
 }
 
-TEST(EngineErrorTest, MissingDataIsTold) {
-  FakeScript script;
+TEST_F(EngineErrorTest, MissingDataIsTold) {
   const auto engine = Start(MakeJob(With(Keys(1), {{"data", Value()}})), script);
   EXPECT_THAT(ConfigErrorOf([&] { engine->TrainStep(); }), HasSubstr("no data.train"));
 }
 
-TEST(EngineErrorTest, AbortEndsAStepThatWaits) {
-  FakeScript script = RowsScript();
+TEST_F(EngineErrorTest, AbortEndsAStepThatWaits) {
   std::latch reading(1), go_on(1);
   script.data[1] = [&](int64_t i) {
     // Holds up rank 0, for which rank 1 waits.
@@ -842,8 +832,7 @@ TEST(EngineErrorTest, AbortEndsAStepThatWaits) {
   EXPECT_EQ(ErrorOf([&] { step.get(); }), "the launcher says so");
 }
 
-TEST(EngineErrorTest, TheWatchdogNamesWhoHangs) {
-  FakeScript script = RowsScript();
+TEST_F(EngineErrorTest, TheWatchdogNamesWhoHangs) {
   std::latch released(1), left(1);
   script.layers[5] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
     released.wait();
@@ -910,11 +899,10 @@ TEST(RankEngineTest, TheCoresOfAMachineAreSharedByItsRanks) {
   }
 }
 
-TEST(EngineTest, CommLogCountsMessagesAndCollectivesOfAllRanks) {
+TEST_F(EngineTest, CommLogCountsMessagesAndCollectivesOfAllRanks) {
   const Value::Map keys = With(Keys(2), {{"parallel", MapOf({{"pipe", 2}, {"data", 2}})},
                                          {"comm_log", true},
                                          {"partition", Value::List{0, 4, 7}}});
-  FakeScript script = RowsScript();
   const auto engine = Start(MakeJob(keys), script);
   EXPECT_EQ(engine->CommReport().find("send"), std::string::npos);
   engine->TrainStep();

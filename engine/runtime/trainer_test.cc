@@ -152,88 +152,6 @@ std::vector<std::string> HeardOf(const Job& job, int64_t steps_per_epoch = 0) {
   return listener.heard;
 }
 
-TEST(TrainTest, RunsTheSteps) {
-  EXPECT_THAT(HeardOf(JobOf(3, 0, 0, false)), ElementsAre("start 3", "step 0", "step 1", "step 2"));
-}
-
-TEST(TrainTest, EvaluatesEachPass) {
-  const auto heard = [](int64_t every) { return HeardOf(JobOf(5, 0, every, true), 2); };
-  EXPECT_EQ(heard(kEveryEpoch), heard(2));
-  EXPECT_NE(heard(kEveryEpoch), heard(0));
-}
-
-TEST(TrainTest, AnEvaluationIsTheBestOrEndsIt) {
-  FakeEngine engine;
-  engine.best_at = 2;
-  engine.worse_at = 4;
-  Job job = JobOf(9, 0, 2, true);
-  job.save.dir = "runs";
-  Listener listener;
-  EXPECT_TRUE(Train(job, {}, engine, listener));
-  EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1", "eval", "save best 2", "step 2",
-                                        "step 3", "eval", "save 4"));
-  EXPECT_EQ(listener.heard.back(), "saved 4");
-  EXPECT_EQ(listener.heard[listener.heard.size() - 2], "last eval after 4: 0.975");
-}
-
-TEST(TrainTest, ABestThatIsNotSavedEndsItWhereNoOtherComes) {
-  const auto run = [](int64_t best_at, int64_t worse_at) {
-    FakeEngine engine;
-    engine.best_at = best_at;
-    engine.worse_at = worse_at;
-    engine.best_error = "disk full";
-    Job job = JobOf(4, 0, 2, true);
-    job.save.dir = "runs";
-    TrainObserver silent;
-    const std::string error = ErrorOf([&] { Train(job, {}, engine, silent); });
-    engine.calls.insert(engine.calls.begin(), error);
-    return engine.calls;
-  };
-  const std::string last = "the best save of step 4 failed: disk full";
-  EXPECT_EQ(run(2, -1).front(), "no error");
-  EXPECT_THAT(run(4, -1), ElementsAre(last, "step 0", "step 1", "eval", "step 2", "step 3",
-                                      "save 4", "eval", "save best 4"));
-  EXPECT_THAT(run(2, 2), ElementsAre("the best save of step 2 failed: disk full", "step 0",
-                                     "step 1", "eval", "save best 2", "save 2"));
-  FakeEngine engine;
-  engine.best_at = 2;
-  engine.best_error = "disk full";
-  Listener listener;
-  Train(JobOf(4, 0, 2, true), {}, engine, listener);
-  EXPECT_THAT(listener.heard, Contains("not saved 2"));
-}
-
-TEST(TrainTest, AnEvaluationThatIsOwedComesFirst) {
-  FakeEngine engine;
-  engine.steps = 4;
-  engine.start_report = {.step = 4, .owes_evaluation = true};
-  engine.worse_at = 4;
-  Listener listener;
-  EXPECT_TRUE(Train(JobOf(9, 0, 2, true), {}, engine, listener));
-  EXPECT_THAT(engine.calls, ElementsAre("eval"));
-}
-
-TEST(TrainTest, WhatHasStoppedDoesNotGoOn) {
-  FakeEngine engine;
-  engine.steps = 4;
-  engine.start_report = {.step = 4, .why_over = "stopped after step 4: worse"};
-  Listener listener;
-  EXPECT_TRUE(Train(JobOf(9, 0, 2, true), {}, engine, listener));
-  EXPECT_THAT(engine.calls, IsEmpty());
-  EXPECT_THAT(
-      listener.heard,
-      ElementsAre("goes on 4/9", "it has stopped after step 4: worse; more patience goes on"));
-}
-
-TEST(TrainTest, OwesNoEvaluationWithoutTestData) {
-  FakeEngine engine;
-  engine.steps = 2;
-  engine.start_report = {.step = 2, .owes_evaluation = true};
-  Listener listener;
-  Train(JobOf(3, 0, 2, false), {}, engine, listener);
-  EXPECT_THAT(listener.heard, ElementsAre("goes on 2/3", "step 2"));
-}
-
 /// Records the calls of functions 1, 2 and 3.
 class CalledScript : public Script {
  public:
@@ -252,20 +170,98 @@ class CalledScript : public Script {
   Value last;
 };
 
-TEST(TrainTest, CallbacksGetTheRecords) {
+class TrainTest : public ::testing::Test {
+ protected:
+  FakeEngine engine;
+  Listener listener;
+  CalledScript script;
+};
+
+using SamplesTest = TrainTest;
+
+TEST_F(TrainTest, RunsTheSteps) {
+  EXPECT_THAT(HeardOf(JobOf(3, 0, 0, false)), ElementsAre("start 3", "step 0", "step 1", "step 2"));
+}
+
+TEST_F(TrainTest, EvaluatesEachPass) {
+  const auto heard = [](int64_t every) { return HeardOf(JobOf(5, 0, every, true), 2); };
+  EXPECT_EQ(heard(kEveryEpoch), heard(2));
+  EXPECT_NE(heard(kEveryEpoch), heard(0));
+}
+
+TEST_F(TrainTest, AnEvaluationIsTheBestOrEndsIt) {
+  engine.best_at = 2;
+  engine.worse_at = 4;
+  Job job = JobOf(9, 0, 2, true);
+  job.save.dir = "runs";
+  EXPECT_TRUE(Train(job, {}, engine, listener));
+  EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1", "eval", "save best 2", "step 2",
+                                        "step 3", "eval", "save 4"));
+  EXPECT_EQ(listener.heard.back(), "saved 4");
+  EXPECT_EQ(listener.heard[listener.heard.size() - 2], "last eval after 4: 0.975");
+}
+
+TEST_F(TrainTest, ABestThatIsNotSavedEndsItWhereNoOtherComes) {
+  const auto run = [](int64_t best_at, int64_t worse_at) {
+    FakeEngine engine;
+    engine.best_at = best_at;
+    engine.worse_at = worse_at;
+    engine.best_error = "disk full";
+    Job job = JobOf(4, 0, 2, true);
+    job.save.dir = "runs";
+    TrainObserver silent;
+    const std::string error = ErrorOf([&] { Train(job, {}, engine, silent); });
+    engine.calls.insert(engine.calls.begin(), error);
+    return engine.calls;
+  };
+  const std::string last = "the best save of step 4 failed: disk full";
+  EXPECT_EQ(run(2, -1).front(), "no error");
+  EXPECT_THAT(run(4, -1), ElementsAre(last, "step 0", "step 1", "eval", "step 2", "step 3",
+                                      "save 4", "eval", "save best 4"));
+  EXPECT_THAT(run(2, 2), ElementsAre("the best save of step 2 failed: disk full", "step 0",
+                                     "step 1", "eval", "save best 2", "save 2"));
+  engine.best_at = 2;
+  engine.best_error = "disk full";
+  Train(JobOf(4, 0, 2, true), {}, engine, listener);
+  EXPECT_THAT(listener.heard, Contains("not saved 2"));
+}
+
+TEST_F(TrainTest, AnEvaluationThatIsOwedComesFirst) {
+  engine.steps = 4;
+  engine.start_report = {.step = 4, .owes_evaluation = true};
+  engine.worse_at = 4;
+  EXPECT_TRUE(Train(JobOf(9, 0, 2, true), {}, engine, listener));
+  EXPECT_THAT(engine.calls, ElementsAre("eval"));
+}
+
+TEST_F(TrainTest, WhatHasStoppedDoesNotGoOn) {
+  engine.steps = 4;
+  engine.start_report = {.step = 4, .why_over = "stopped after step 4: worse"};
+  EXPECT_TRUE(Train(JobOf(9, 0, 2, true), {}, engine, listener));
+  EXPECT_THAT(engine.calls, IsEmpty());
+  EXPECT_THAT(
+      listener.heard,
+      ElementsAre("goes on 4/9", "it has stopped after step 4: worse; more patience goes on"));
+}
+
+TEST_F(TrainTest, OwesNoEvaluationWithoutTestData) {
+  engine.steps = 2;
+  engine.start_report = {.step = 2, .owes_evaluation = true};
+  Train(JobOf(3, 0, 2, false), {}, engine, listener);
+  EXPECT_THAT(listener.heard, ElementsAre("goes on 2/3", "step 2"));
+}
+
+TEST_F(TrainTest, CallbacksGetTheRecords) {
   Job job = JobOf(5, 0, 2, true);
   job.callbacks = {.on_step = {1, "", ""}, .on_eval = {2, "", ""}, .on_epoch = {3, "", ""}};
-  FakeEngine engine;
   engine.per_epoch = 2;
-  TrainObserver silent;
-  CalledScript script;
-  EXPECT_TRUE(Train(job, {}, engine, silent, &script));
+  EXPECT_TRUE(Train(job, {}, engine, listener, &script));
   EXPECT_THAT(script.calls,
               ElementsAre("1 0", "1 1", "2 1", "3 2", "1 2", "1 3", "2 3", "3 4", "1 4", "2 4"));
   EXPECT_EQ(script.last["accuracy"], Value(0.975));
 }
 
-TEST(TrainTest, AStopAtTheEndOfAPassTellsOfThePass) {
+TEST_F(TrainTest, AStopAtTheEndOfAPassTellsOfThePass) {
   for (const bool in_evaluation : {false, true}) {
     Job job = JobOf(5, 0, 2, true);
     job.callbacks.on_epoch = {3, "", ""};
@@ -279,28 +275,22 @@ TEST(TrainTest, AStopAtTheEndOfAPassTellsOfThePass) {
   }
 }
 
-TEST(TrainTest, CallbacksThatAreNotGivenAreNotCalled) {
+TEST_F(TrainTest, CallbacksThatAreNotGivenAreNotCalled) {
   Job job = JobOf(2, 0, 0, true);
   job.callbacks.on_eval = {2, "", ""};
-  FakeEngine engine;
-  TrainObserver silent;
-  CalledScript script;
-  EXPECT_TRUE(Train(job, {}, engine, silent, &script));
+  EXPECT_TRUE(Train(job, {}, engine, listener, &script));
   EXPECT_THAT(script.calls, ElementsAre("2 1"));
 }
 
-TEST(TrainTest, ACallbackThatFailsEndsTheTraining) {
+TEST_F(TrainTest, ACallbackThatFailsEndsTheTraining) {
   Job job = JobOf(3, 0, 0, false);
   job.callbacks.on_step = {1, "", ""};
-  FakeEngine engine;
-  TrainObserver silent;
-  CalledScript script;
   script.fails_at = 2;
-  EXPECT_THROW(Train(job, {}, engine, silent, &script), ConfigError);
+  EXPECT_THROW(Train(job, {}, engine, listener, &script), ConfigError);
   EXPECT_EQ(engine.steps, 2);
 }
 
-TEST(TrainTest, AStepThatIsNotTakenEndsItWithTheOneBeforeSaved) {
+TEST_F(TrainTest, AStepThatIsNotTakenEndsItWithTheOneBeforeSaved) {
   const auto run = [](bool saves, int64_t untaken_at, bool has_finite_weights) {
     FakeEngine engine;
     engine.untaken_at = untaken_at;
@@ -317,33 +307,29 @@ TEST(TrainTest, AStepThatIsNotTakenEndsItWithTheOneBeforeSaved) {
   EXPECT_THAT(run(false, 1, true), ElementsAre("start 5", "step 0"));
 }
 
-TEST(TrainTest, AStepThatCountsAllTheSameIsNoted) {
-  FakeEngine engine;
+TEST_F(TrainTest, AStepThatCountsAllTheSameIsNoted) {
   engine.noted_at = 1;
-  Listener listener;
   Train(JobOf(2, 0, 0, false), {}, engine, listener);
   EXPECT_THAT(listener.heard, ElementsAre("start 2", "step 0", "nan", "step 1"));
 }
 
-TEST(TrainTest, EvaluatesAtTheEnd) {
+TEST_F(TrainTest, EvaluatesAtTheEnd) {
   EXPECT_THAT(HeardOf(JobOf(1, 0, 0, true)),
               ElementsAre("start 1", "step 0", "last eval after 1: 0.975"));
 }
 
-TEST(TrainTest, EvaluatesBetweenAndNotTwiceAtTheEnd) {
+TEST_F(TrainTest, EvaluatesBetweenAndNotTwiceAtTheEnd) {
   EXPECT_THAT(HeardOf(JobOf(4, 0, 2, true)),
               ElementsAre("start 4", "step 0", "step 1", "eval after 2: 0.975", "step 2", "step 3",
                           "last eval after 4: 0.975"));
 }
 
-TEST(TrainTest, SaysThatAnEvaluationBegins) {
-  FakeEngine engine;
-  Listener listener;
+TEST_F(TrainTest, SaysThatAnEvaluationBegins) {
   Train(JobOf(4, 0, 2, true), {}, engine, listener);
   EXPECT_EQ(listener.evals_started, 2);
 }
 
-TEST(TrainTest, NothingIsEvaluatedWithoutTestData) {
+TEST_F(TrainTest, NothingIsEvaluatedWithoutTestData) {
   EXPECT_THAT(HeardOf(JobOf(2, 0, 1, false)), ElementsAre("start 2", "step 0", "step 1"));
 }
 
@@ -360,15 +346,13 @@ std::vector<std::string> HeardOf(const Job& job, FakeEngine& engine) {
   return listener.heard;
 }
 
-TEST(TrainTest, TheLastStepIsSavedBeforeTheEvaluation) {
-  FakeEngine engine;
+TEST_F(TrainTest, TheLastStepIsSavedBeforeTheEvaluation) {
   EXPECT_THAT(HeardOf(SavedJob(), engine),
               ElementsAre("start 4", "step 0", "step 1", "step 2", "step 3", "saved 4",
                           "last eval after 4: 0.975"));
 }
 
-TEST(TrainTest, TellsOfSavesInTheBackground) {
-  FakeEngine engine;
+TEST_F(TrainTest, TellsOfSavesInTheBackground) {
   engine.save_at = 2;
   Job job = JobOf(3, 0, 0, false);
   EXPECT_THAT(HeardOf(job, engine),
@@ -388,8 +372,7 @@ class Hearing : public TrainObserver {
 };
 
 // If the process were killed during the save, the step would be missing in the log.
-TEST(TrainTest, AStepIsToldBeforeItsSaveIsMade) {
-  FakeEngine engine;
+TEST_F(TrainTest, AStepIsToldBeforeItsSaveIsMade) {
   engine.waits_at = 1;
   Hearing hearing(engine);
   Job job = JobOf(2, 0, 0, false);
@@ -404,56 +387,47 @@ TEST(TrainTest, AStepIsToldBeforeItsSaveIsMade) {
   EXPECT_THAT(last.calls, ElementsAre("step 0", "step 1", "save 2"));
 }
 
-TEST(TrainTest, AStopSavesTheStepAndEndsIt) {
-  FakeEngine engine;
+TEST_F(TrainTest, AStopSavesTheStepAndEndsIt) {
   engine.stop_at = 2;
   EXPECT_THAT(HeardOf(SavedJob(), engine), ElementsAre("start 4", "step 0", "step 1", "saved 2"));
 }
 
-TEST(TrainTest, AStopLeavesAnEvaluationAndSaves) {
-  FakeEngine engine;
+TEST_F(TrainTest, AStopLeavesAnEvaluationAndSaves) {
   engine.leave_at = 2;
   Job job = SavedJob();
   job.eval.every = 2;
-  Listener listener;
   EXPECT_FALSE(Train(job, {}, engine, listener));
   EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1", "eval", "save 2"));
   EXPECT_EQ(listener.heard.back(), "saved 2");
 }
 
-TEST(TrainTest, AStopLeavesTheLastEvaluation) {
-  FakeEngine engine;
+TEST_F(TrainTest, AStopLeavesTheLastEvaluation) {
   engine.leave_at = 4;
-  Listener listener;
   EXPECT_FALSE(Train(SavedJob(), {}, engine, listener));
   EXPECT_EQ(listener.heard.back(), "saved 4");
 }
 
-TEST(TrainTest, AStopLeavesAnEvaluationThatIsOwed) {
-  FakeEngine engine;
+TEST_F(TrainTest, AStopLeavesAnEvaluationThatIsOwed) {
   engine.steps = engine.leave_at = 2;
   engine.start_report = {.step = 2, .owes_evaluation = true};
-  Listener listener;
   EXPECT_FALSE(Train(SavedJob(), {}, engine, listener));
   EXPECT_THAT(engine.calls, ElementsAre("eval")) << "the save that it began with stands";
 }
 
-TEST(TrainTest, SaysWhetherItCameToTheEnd) {
+TEST_F(TrainTest, SaysWhetherItCameToTheEnd) {
   FakeEngine whole, stopped;
   stopped.stop_at = 2;
-  Listener listener;
   EXPECT_TRUE(Train(SavedJob(), {}, whole, listener));
   EXPECT_FALSE(Train(SavedJob(), {}, stopped, listener));
 }
 
-TEST(TrainTest, GoesOnWhereItStood) {
-  FakeEngine engine;
+TEST_F(TrainTest, GoesOnWhereItStood) {
   engine.start_report.step = engine.steps = 3;
   EXPECT_THAT(HeardOf(SavedJob(), engine),
               ElementsAre("goes on 3/4", "step 3", "saved 4", "last eval after 4: 0.975"));
 }
 
-TEST(TrainTest, NothingLeftToTrainIsEvaluated) {
+TEST_F(TrainTest, NothingLeftToTrainIsEvaluated) {
   for (const int done : {4, 6}) {
     FakeEngine engine;
     engine.steps = done;
@@ -467,10 +441,8 @@ TEST(TrainTest, NothingLeftToTrainIsEvaluated) {
   }
 }
 
-TEST(TrainTest, AnErrorEndsIt) {
-  FakeEngine engine;
+TEST_F(TrainTest, AnErrorEndsIt) {
   engine.fail_at = 1;
-  Listener listener;
   EXPECT_THROW(Train(JobOf(3, 0, 0, true), {}, engine, listener), WorldError);
   EXPECT_THAT(engine.calls, ElementsAre("step 0", "step 1"));
 }
@@ -497,24 +469,20 @@ std::vector<std::string> CallsOf(const Job& job, FakeEngine& engine, TrainObserv
   return engine.calls;
 }
 
-TEST(SamplesTest, ComeBehindEvaluations) {
-  FakeEngine engine;
-  Listener listener;
+TEST_F(SamplesTest, ComeBehindEvaluations) {
   EXPECT_THAT(CallsOf(WritingJob(3, 2, 0), engine, listener),
               ElementsAre("step 0", "step 1", "eval", "texts", "step 2", "eval", "texts"));
   EXPECT_THAT(listener.heard, Contains("after 2: a! b! ()"));
 }
 
-TEST(SamplesTest, ComeAfterSoManyStepsAndAtTheEnd) {
-  FakeEngine engine;
+TEST_F(SamplesTest, ComeAfterSoManyStepsAndAtTheEnd) {
   engine.text_note = "layer 3";
-  Listener listener;
   EXPECT_THAT(CallsOf(WritingJob(3, 0, 2), engine, listener),
               ElementsAre("step 0", "step 1", "texts", "step 2", "eval", "texts"));
   EXPECT_EQ(listener.heard.back(), "after 3: a! b! (layer 3)");
 }
 
-TEST(SamplesTest, ComeAgainWhereATrainingGoesOn) {
+TEST_F(SamplesTest, ComeAgainWhereATrainingGoesOn) {
   for (const bool owes : {true, false}) {
     FakeEngine engine;
     engine.steps = 2;
@@ -526,14 +494,12 @@ TEST(SamplesTest, ComeAgainWhereATrainingGoesOn) {
   }
 }
 
-TEST(SamplesTest, ComeBehindAnOwedEvaluationThatEndsTheTraining) {
-  FakeEngine engine;
+TEST_F(SamplesTest, ComeBehindAnOwedEvaluationThatEndsTheTraining) {
   engine.steps = engine.worse_at = 2;
   engine.start_report = {.step = 2, .owes_evaluation = true};
   Job job = WritingJob(5, 2, 0);
   job.save.dir = "runs";
-  TrainObserver silent;
-  EXPECT_THAT(CallsOf(job, engine, silent), ElementsAre("eval", "texts", "save 2"));
+  EXPECT_THAT(CallsOf(job, engine, listener), ElementsAre("eval", "texts", "save 2"));
 }
 
 class Starts : public TrainObserver {
@@ -542,7 +508,7 @@ class Starts : public TrainObserver {
   bool owes_samples = false;
 };
 
-TEST(SamplesTest, AStartSaysWhetherTheyComeAgain) {
+TEST_F(SamplesTest, AStartSaysWhetherTheyComeAgain) {
   const auto owes = [](int64_t done, int64_t every, const std::string& why_over = "") {
     FakeEngine engine;
     engine.steps = done;
@@ -561,12 +527,10 @@ TEST(SamplesTest, AStartSaysWhetherTheyComeAgain) {
   EXPECT_FALSE(owes(2, 0, "stopped"));
 }
 
-TEST(SamplesTest, WhatTheModelCannotWriteIsRefusedFirst) {
-  FakeEngine engine;
+TEST_F(SamplesTest, WhatTheModelCannotWriteIsRefusedFirst) {
   Job job = WritingJob(3, 2, 0);
   job.eval.samples.prompts = {"a text of more than 8 bytes"};
-  TrainObserver silent;
-  EXPECT_THAT(ErrorOf([&] { CallsOf(job, engine, silent); }),
+  EXPECT_THAT(ErrorOf([&] { CallsOf(job, engine, listener); }),
               HasSubstr("eval.samples: prompt 1 has 27 bytes; the model reads 8"));
   EXPECT_THAT(engine.calls, IsEmpty());
 }

@@ -54,8 +54,7 @@ CheckOptions OptionsOf(const Program& program) {
 class Broken : public ::testing::TestWithParam<std::string> {
  protected:
   /// Calls `change(program, rank, position)` on a copy of each program for each of its actions.
-  /// Expects that the checker refuses each copy for which the call returns true, and returns their
-  /// number.
+  /// Expects that the checker refuses each copy that the call changes, and returns their number.
   template <class Change>
   int ExpectRefused(Change change) {
     int count = 0;
@@ -65,7 +64,8 @@ class Broken : public ::testing::TestWithParam<std::string> {
       for (int r = 0; r < program.ranks(); ++r) {
         for (size_t i = 0; i < program.rows[r].size(); ++i) {
           Program broken = program;
-          if (!change(broken, r, i)) continue;
+          change(broken, r, i);
+          if (broken == program) continue;
           ++count;
           EXPECT_FALSE(Check(broken, options).ok())
               << "rank " << r << ": " << ShowRow(program.rows[r], static_cast<int>(i)) << '\n'
@@ -85,7 +85,6 @@ INSTANTIATE_TEST_SUITE_P(Generators, Broken, ValuesIn(Names()),
 TEST_P(Broken, ByAMissingAction) {
   ExpectRefused([](Program& program, int r, size_t i) {
     program.rows[r].erase(program.rows[r].begin() + i);
-    return true;
   });
 }
 
@@ -93,7 +92,58 @@ TEST_P(Broken, ByASecondAction) {
   ExpectRefused([](Program& program, int r, size_t i) {
     auto& row = program.rows[r];
     row.insert(row.begin() + i + 1, Action(row[i]));
-    return true;
+  });
+  ExpectRefused([](Program& program, int r, size_t i) {
+    program.rows[r].push_back(Action(program.rows[r][i]));
+  });
+}
+
+TEST_P(Broken, ByAnActionOfAnotherRank) {
+  ExpectRefused([](Program& program, int r, size_t i) {
+    auto& other = program.rows[(r + 1) % program.ranks()];
+    auto& row = program.rows[r];
+    other.insert(other.begin() + std::min(i, other.size()), row[i]);
+    row.erase(row.begin() + i);
+  });
+}
+
+TEST_P(Broken, ByAnotherMicroBatchOrStage) {
+  ExpectRefused([](Program& program, int r, size_t i) {
+    Action& action = program.rows[r][i];
+    if (action.kind == Kind::kOverlap) return;
+    if (action.micro_batch >= 0) {
+      action.micro_batch = (action.micro_batch + 1) % program.micro_batches;
+    } else {
+      action.stage = int16_t((action.stage + 1) % program.stages());
+    }
+  });
+}
+
+TEST_P(Broken, ByAnotherKind) {
+  ExpectRefused([](Program& program, int r, size_t i) {
+    Action& action = program.rows[r][i];
+    if (action.kind == Kind::kOverlap) return;
+    switch (action.kind) {
+      case Kind::kForward:
+        action.kind = Kind::kRecompute;
+        return;
+      case Kind::kBackward:
+        action.kind = Kind::kInputGrad;
+        return;
+      case Kind::kSendF:
+        action.kind = Kind::kSendB;
+        return;
+      case Kind::kRecvF:
+        action.kind = Kind::kRecvB;
+        return;
+      case Kind::kReduceGrad:
+        action.kind = Kind::kStep;
+        return;
+      default:
+        action.kind = Kind::kForward;
+    }
+    if (!HasMicroBatch(action.kind)) return;
+    action.micro_batch = std::max(action.micro_batch, 0);
   });
 }
 
@@ -147,9 +197,8 @@ bool AnyPartRestsOn(const Program& program, const Action& later, const Action& e
 TEST_P(Broken, ByNeighboursThatSwapAcrossADependency) {
   const int swaps = ExpectRefused([](Program& program, int r, size_t i) {
     auto& row = program.rows[r];
-    if (i + 1 == row.size() || !AnyPartRestsOn(program, row[i + 1], row[i])) return false;
+    if (i + 1 == row.size() || !AnyPartRestsOn(program, row[i + 1], row[i])) return;
     std::swap(row[i], row[i + 1]);
-    return true;
   });
   EXPECT_GT(swaps, 10);
 }
@@ -160,9 +209,8 @@ TEST_P(Broken, ByAnActionThatMovesBehindWhatRestsOnIt) {
     auto& row = program.rows[r];
     const auto rests = [&](const Action& later) { return AnyPartRestsOn(program, later, row[i]); };
     const auto found = std::find_if(row.begin() + i + 1, row.end(), rests);
-    if (found == row.end()) return false;
+    if (found == row.end()) return;
     std::rotate(row.begin() + i, row.begin() + i + 1, found + 1);
-    return true;
   });
   EXPECT_GT(moves, 10);
 }
@@ -184,21 +232,6 @@ TEST_P(Broken, ByOneMicroBatchMoreThanItHas) {
     const std::string report = Check(program, options).Report();
     EXPECT_NE(report.find(Str("0F", program.micro_batches - 1, " is missing")), std::string::npos)
         << report;
-  }
-}
-
-// With fewer slots than a stage needs, a buffer is overwritten.
-TEST_P(Broken, ByOneSlotLessThanItNeeds) {
-  for (const Program& program : LoweredPrograms(GetParam())) {
-    CheckOptions options = OptionsOf(program);
-    const std::vector<int> buffers = StageBuffers(program);
-    for (int s = 0; s < program.stages(); ++s) {
-      if (buffers[s] == 2) continue;  // StageBuffers() are never less
-      options.stage_buffers = buffers;
-      EXPECT_TRUE(Check(program, options).ok());
-      --options.stage_buffers[s];
-      EXPECT_FALSE(Check(program, options).ok()) << "stage " << s << '\n' << ToCsv(program);
-    }
   }
 }
 
@@ -235,15 +268,6 @@ TEST(Text, OfEachScheduleIsReadBackHoweverItIsWritten) {
       csv += Join(cells, ",") + "\r\n";
     }
     RC_ASSERT(ParseProgram(csv, {.name = name}) == program);
-  }));
-}
-
-TEST(Text, OfEachScheduleRunsAsItWas) {
-  EXPECT_TRUE(rc::check([] {
-    const auto [name, sizes] = AnyGenerated();
-    const Program program = Generate(name, sizes);
-    const Program read = ParseProgram(ToCsv(program), {.name = name});
-    RC_ASSERT(LowerAndCheck(read) == LowerAndCheck(program));
   }));
 }
 

@@ -67,16 +67,6 @@ TEST(Check, AcceptsEvaluationOverAnyMap) {
   }));
 }
 
-TEST(Check, AcceptsTorchsOrders) {
-  const auto golden = Golden("torch_pipelining")["schedules"];
-  EXPECT_EQ(golden.size(), 9u);
-  for (const auto& entry : golden) {
-    const Program program = testing::FromTorch(entry);
-    EXPECT_EQ(Check(program).Report(), "") << program.name;
-    EXPECT_EQ(Check(Lower(program), {.lowered = true}).Report(), "") << program.name;
-  }
-}
-
 TEST(Check, AcceptsRecomputationAndNoOps) {
   EXPECT_EQ(ReportOf({"0UNSHARD 0F0 . 0F1 0R0 0I0 0W0 0R1 0B1 0RESHARD"}), "");
 }
@@ -383,102 +373,6 @@ TEST(CheckEnds, RefusesTheWrongOrderAndSecondOnes) {
   EXPECT_THAT(ReportOf({"0F0 0B0 0STEP 0STEP"}), HasSubstr("0STEP runs a second time"));
   EXPECT_THAT(ReportOf({"0F0 0B0 0REDUCE_GRAD 0REDUCE_GRAD"}),
               HasSubstr("0REDUCE_GRAD runs a second time"));
-}
-
-// ---- Every single action matters
-
-// Lowered programs: 1F1B with tied stages, inference, and one of torch's with I, W and a V map.
-std::vector<Program> ProgramsToBreak() {
-  const auto golden = Golden("torch_pipelining")["schedules"];
-  const auto zbv = std::find_if(golden.begin(), golden.end(), [](const auto& entry) {
-    return entry["schedule"] == "ScheduleZBVZeroBubble";
-  });
-  return {Lower(Generate("1f1b", {.ranks = 3, .micro_batches = 4}), {{0, 2}}),
-          Lower(Generate("inference", {.ranks = 3, .micro_batches = 4})),
-          Lower(testing::FromTorch(*zbv), {{0, 2}})};
-}
-
-// Calls `change(program, row, position)` on a copy of each program for each of its actions and
-// expects that the result is refused.
-template <class Change>
-void ExpectEachIsRefused(Change change) {
-  for (const Program& program : ProgramsToBreak()) {
-    const std::vector<int> tied = program.is_training ? std::vector<int>{0, 2} : std::vector<int>();
-    const CheckOptions options{.lowered = true, .tied_stages = tied};
-    ASSERT_EQ(Check(program, options).Report(), "");
-    for (int r = 0; r < program.ranks(); ++r) {
-      for (size_t i = 0; i < program.rows[r].size(); ++i) {
-        Program broken = program;
-        change(broken, r, i);
-        const CheckResult result = Check(broken, options);
-        EXPECT_FALSE(result.ok()) << "rank " << r << ", action " << i << "\n" << ToCsv(broken);
-      }
-    }
-  }
-}
-
-TEST(CheckEachAction, CannotBeDropped) {
-  ExpectEachIsRefused([](Program& program, int r, size_t i) {
-    program.rows[r].erase(program.rows[r].begin() + i);
-  });
-}
-
-TEST(CheckEachAction, CannotBeDoubled) {
-  ExpectEachIsRefused([](Program& program, int r, size_t i) {
-    auto& row = program.rows[r];
-    row.insert(row.begin() + i, Action(row[i]));
-  });
-  ExpectEachIsRefused([](Program& program, int r, size_t i) {
-    auto& row = program.rows[r];
-    row.push_back(Action(row[i]));
-  });
-}
-
-TEST(CheckEachAction, CannotMoveToAnotherRank) {
-  ExpectEachIsRefused([](Program& program, int r, size_t i) {
-    auto& other = program.rows[(r + 1) % program.ranks()];
-    auto& row = program.rows[r];
-    other.insert(other.begin() + std::min(i, other.size()), row[i]);
-    row.erase(row.begin() + i);
-  });
-}
-
-TEST(CheckEachAction, CannotBeOfAnotherMicroBatchOrStage) {
-  ExpectEachIsRefused([](Program& program, int r, size_t i) {
-    Action& action = program.rows[r][i];
-    if (action.micro_batch >= 0) {
-      action.micro_batch = (action.micro_batch + 1) % program.micro_batches;
-    } else {
-      action.stage = int16_t((action.stage + 1) % program.stages());
-    }
-  });
-}
-
-TEST(CheckEachAction, CannotBeAnotherKind) {
-  ExpectEachIsRefused([](Program& program, int r, size_t i) {
-    Action& action = program.rows[r][i];
-    switch (action.kind) {
-      case Kind::kForward:
-        action.kind = Kind::kRecompute;
-        return;
-      case Kind::kBackward:
-        action.kind = Kind::kInputGrad;
-        return;
-      case Kind::kSendF:
-        action.kind = Kind::kSendB;
-        return;
-      case Kind::kRecvF:
-        action.kind = Kind::kRecvB;
-        return;
-      case Kind::kReduceGrad:
-        action.kind = Kind::kStep;
-        return;
-      default:
-        action.kind = Kind::kForward;
-    }
-    if (!HasMicroBatch(action.kind)) return;
-    action.micro_batch = std::max(action.micro_batch, 0);
-  });
 }
 
 // ---- Comparison with the interpreter, the reference of what programs mean

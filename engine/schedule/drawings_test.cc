@@ -47,6 +47,55 @@ TEST_P(Drawing, IsWordForWord) {
   EXPECT_EQ(overlaps ? Narrow(drawn) : drawn, grid);
 }
 
+INSTANTIATE_TEST_SUITE_P(GPipe, Drawing,
+                         ValuesIn<Drawn>({
+                             {"gpipe", {1, 1, 3}, R"(
+rank 0 | F0 F1 F2 B0 B1 B2
+)"},
+                             {"gpipe", {3, 1, 4}, R"(
+rank 0 | F0 F1 F2 F3 .  .  .  .  B0 B1 B2 B3
+rank 1 | .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .
+rank 2 | .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .
+)"},
+                             // Fewer micro-batches than ranks.
+                             {"gpipe", {4, 1, 2}, R"(
+rank 0 | F0 F1 .  .  .  .  .  .  B0 B1
+rank 1 | .  F0 F1 .  .  .  .  B0 B1 .
+rank 2 | .  .  F0 F1 .  .  B0 B1 .  .
+rank 3 | .  .  .  F0 F1 B0 B1 .  .  .
+)"},
+                         }),
+                         NameOf);
+
+INSTANTIATE_TEST_SUITE_P(OneFOneB, Drawing,
+                         ValuesIn<Drawn>({
+                             {"1f1b", {1, 1, 3}, R"(
+rank 0 | F0 B0 F1 B1 F2 B2
+)"},
+                             {"1f1b", {3, 1, 4}, R"(
+rank 0 | F0 .  F1 .  F2 B0 F3 B1 .  B2 .  B3
+rank 1 | .  F0 .  F1 B0 F2 B1 F3 B2 .  B3 .
+rank 2 | .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
+)"},
+                             {"1f1b", {4, 1, 2}, R"(
+rank 0 | F0 .  F1 .  .  .  .  B0 .  B1
+rank 1 | .  F0 .  F1 .  .  B0 .  B1 .
+rank 2 | .  .  F0 .  F1 B0 .  B1 .  .
+rank 3 | .  .  .  F0 B0 F1 B1 .  .  .
+)"},
+                         }),
+                         NameOf);
+
+INSTANTIATE_TEST_SUITE_P(Inference, Drawing,
+                         ValuesIn<Drawn>({
+                             {"inference", {3, 1, 4}, R"(
+rank 0 | F0 F1 F2 F3 .  .
+rank 1 | .  F0 F1 F2 F3 .
+rank 2 | .  .  F0 F1 F2 F3
+)"},
+                         }),
+                         NameOf);
+
 INSTANTIATE_TEST_SUITE_P(
     Interleaved1F1B, Drawing,
     ValuesIn<Drawn>({

@@ -98,35 +98,6 @@ TEST(Laws, LoweringCostsNoTime) {
   }));
 }
 
-TEST(Laws, TheSimulatedTimeIsTheLongestPath) {
-  EXPECT_TRUE(rc::check([] {
-    const Program program = RandomProgram::Any();
-    const Costs costs = AnyCosts(program.stages());
-    RC_LOG() << ToGrid(program);
-    RC_ASSERT(Simulate(program, costs).makespan == testing::LongestPath(program, costs));
-  }));
-}
-
-TEST(Laws, BusyIsTheSumOfTheCosts) {
-  EXPECT_TRUE(rc::check([] {
-    const Program program = RandomProgram::Any();
-    const Costs costs = AnyCosts(program.stages());
-    const Simulation simulation = Simulate(program, costs);
-    double total = 0;
-    for (int r = 0; r < program.ranks(); ++r) {
-      double busy = 0;
-      for (const Action& action : program.rows[r]) {
-        for (const Action& part : ActionParts(action)) busy += testing::CostOf(part, costs);
-      }
-      RC_ASSERT(simulation.busy[r] == busy);
-      total += busy;
-    }
-    const double bubble = 1 - total / (program.ranks() * simulation.makespan);
-    RC_ASSERT(std::abs(simulation.bubble - bubble) < 1e-12);
-    RC_ASSERT(simulation.bubble >= -1e-12 && simulation.bubble < 1);
-  }));
-}
-
 TEST(Laws, IdleStepsMeanNothing) {
   EXPECT_TRUE(rc::check([] {
     const Program program = RandomProgram::Any();

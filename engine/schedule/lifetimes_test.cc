@@ -36,24 +36,6 @@ TEST(Buffers, OfInferenceAreDeepSpeeds) {
   ExpectDeepSpeedsBuffers("inference", "inference_schedule");
 }
 
-TEST(Buffers, FollowTheFormulas) {
-  EXPECT_TRUE(rc::check([] {
-    const int P = *rc::gen::inRange(1, 9), M = *rc::gen::inRange(1, 20);
-    const Sizes sizes{.ranks = P, .micro_batches = M};
-    RC_ASSERT(Buffers(Generate("gpipe", sizes)) == std::vector<int>(P, std::max(2, M)));
-    RC_ASSERT(Buffers(Generate("inference", sizes)) == std::vector<int>(P, 2));
-    for (int s = 0; s < P; ++s) {
-      RC_ASSERT(Buffers(Generate("1f1b", sizes))[s] == std::max(2, std::min(P - s, M)));
-    }
-  }));
-}
-
-TEST(Buffers, AddUpOverTheStagesOfARank) {
-  const Program program = FromRows({"0F0 0F1 0F2 1F0 1F1 1F2 1B2 1B1 1B0 0B2 0B1 0B0"});
-  EXPECT_THAT(StageBuffers(program), ElementsAre(3, 3));
-  EXPECT_THAT(Buffers(program), ElementsAre(6));
-}
-
 TEST(Buffers, SpanTheMicroBatchesAliveAtOnce) {
   // Micro-batches 0 and 3 are alive together and would collide with m mod 3.
   EXPECT_THAT(StageBuffers(FromRows({"0F0 0F1 0B1 0F2 0B2 0F3 0B3 0B0"})), ElementsAre(4));
@@ -114,24 +96,6 @@ TEST(FindOverwrites, SeesEveryKindOfBuffer) {
             static_cast<int>(Buffer::kOutputGrad));
   EXPECT_EQ(buffer_of({"0RECV_B0 0B0 0RECV_B1 0B1", "1B0 1B1 1SEND_B0 1SEND_B1"}, {1, 1}),
             static_cast<int>(Buffer::kInputGrad));
-}
-
-TEST(FindOverwrites, AgreesWithStageBuffers) {
-  const auto golden = Golden("torch_pipelining")["schedules"];
-  for (const auto& entry : golden) {
-    const Program program = testing::FromTorch(entry);
-    EXPECT_THAT(FindOverwrites(program, StageBuffers(program)), IsEmpty()) << program.name;
-  }
-  EXPECT_TRUE(rc::check([] {
-    const int P = *rc::gen::inRange(1, 9), M = *rc::gen::inRange(1, 20);
-    const Program program = Generate("1f1b", {.ranks = P, .micro_batches = M});
-    std::vector<int> buffers = StageBuffers(program);
-    RC_ASSERT(FindOverwrites(program, buffers).empty());
-    const int s = *rc::gen::inRange(0, P);
-    --buffers[s];
-    const bool was_needed = std::min(P - s, M) >= 2;
-    RC_ASSERT(FindOverwrites(program, buffers).size() == (was_needed ? 1u : 0u));
-  }));
 }
 
 TEST(PeakActivations, OfTheKnownSchedules) {

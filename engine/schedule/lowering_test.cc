@@ -193,15 +193,6 @@ TEST(AddCommunication, ReceivesFewMessagesEarlyInTorchsOrders) {
   EXPECT_THAT(early, ElementsAre(8, 4, 8, 7, 17, 4, 24, 1, 3));
 }
 
-TEST(AddCommunication, CostsNoTime) {
-  static const auto golden = Golden("torch_pipelining")["schedules"];
-  EXPECT_TRUE(rc::check([] {
-    const Program program = testing::FromTorch(golden[*rc::gen::inRange<size_t>(0, golden.size())]);
-    const Costs any = testing::AnyCosts(program.stages());
-    RC_ASSERT(Simulate(AddCommunication(program), any).makespan == Simulate(program, any).makespan);
-  }));
-}
-
 TEST(AddReductions, FollowTheLastWAndItsSend) {
   const Program program = AddCommunication(FromRows({"0F0 2F0 2B0 0B0", "1F0 1I0 1W0"}));
   EXPECT_THAT(Drawn(AddReductions(program, {}), true),

@@ -54,19 +54,6 @@ TEST(Search, GivesARightProgramWithinTheMemory) {
   }));
 }
 
-TEST(Search, IsNeverSlowerThanANamedSchedule) {
-  EXPECT_TRUE(rc::check([] {
-    const std::string name = *rc::gen::elementOf(testing::Names());
-    if (name == "inference") return;
-    Sizes sizes = AnySmallSizes();
-    if (!Fits(name, sizes)) sizes = testing::SizesFor(name, sizes.ranks, sizes.micro_batches);
-    const Costs costs = AnyCosts(sizes.ranks * sizes.stages_per_rank);
-    const Simulation named = Simulate(Generate(name, sizes), costs);
-    const FoundProgram result = SearchProgram(sizes, {costs, Largest(named.peak_activations)});
-    RC_ASSERT(result.simulation.makespan <= named.makespan);
-  }));
-}
-
 // With equal costs only the way of the first input to the last rank is lost.
 TEST(Search, HasNoBubbleForEqualCosts) {
   for (int ranks = 1; ranks < 6; ++ranks) {

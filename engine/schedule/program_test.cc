@@ -13,7 +13,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::string ErrorOf(std::string_view csv, const ParseOptions& options = {}) {
   return ConfigErrorOf([&] { ParseProgram(csv, options); });
@@ -91,23 +90,6 @@ TEST(Csv, ErrorsNameRowColumnTextAndExpectation) {
   EXPECT_THAT(ErrorOf("0F0\n1F0\n", {.ranks = 3}), HasSubstr("2 rows for 3 ranks"));
   EXPECT_THAT(ErrorOf("0F0\n1F0\n", {.stage_ranks = {0, 2}}),
               HasSubstr("on ranks 0, 2 but the program has 2 rows"));
-}
-
-TEST(Csv, RoundTripsThroughText) {
-  EXPECT_TRUE(rc::check([] {
-    Program program;
-    program.rows.resize(*rc::gen::inRange(1, 5));
-    for (size_t r = 0; r < program.rows.size(); ++r) {
-      const int stage = static_cast<int>(r);
-      program.rows[r].push_back(MakeAction(stage, Kind::kBackward, 0));
-      const int length = *rc::gen::inRange(0, 8);
-      for (int i = 0; i < length; ++i) {
-        const bool is_idle = *rc::gen::arbitrary<bool>();
-        program.rows[r].push_back(is_idle ? Action() : MakeAction(stage, Kind::kForward, i));
-      }
-    }
-    RC_ASSERT(ParseProgram(ToCsv(program)).rows == program.rows);
-  }));
 }
 
 TEST(Program, KnowsWhetherItsPlacesExist) {

@@ -10,7 +10,6 @@
 
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/lowering.h"
-#include "engine/schedule/testing/oracles.h"
 #include "engine/schedule/testing/random_programs.h"
 #include "engine/schedule/testing/schedule_testing.h"
 
@@ -146,36 +145,6 @@ TEST(Simulate, BubblesAreThoseOfTheory) {
     const auto forward = Simulate(Generate("inference", {.ranks = P, .micro_batches = M}), costs);
     RC_ASSERT(forward.makespan == (M + P - 1) * F);
   }));
-}
-
-TEST(Simulate, IsTheLongestPathInTorchsOrders) {
-  static const auto golden = Golden("torch_pipelining")["schedules"];
-  EXPECT_TRUE(rc::check([] {
-    const auto entry = *rc::gen::inRange<size_t>(0, golden.size());
-    const Program program = testing::FromTorch(golden[entry]);
-    const Costs costs = testing::AnyCosts(program.stages());
-    RC_ASSERT(Simulate(program, costs).makespan == testing::LongestPath(program, costs));
-  }));
-}
-
-TEST(Simulate, TimesFollowEachOther) {
-  const auto golden = Golden("torch_pipelining")["schedules"];
-  for (const auto& entry : golden) {
-    const Program program = Lower(testing::FromTorch(entry));
-    const auto result = Simulate(program, {.comm = 0.25});
-    double last = 0;
-    for (int r = 0; r < program.ranks(); ++r) {
-      ASSERT_EQ(result.times[r].size(), program.rows[r].size());
-      double now = 0;
-      for (const Interval& interval : result.times[r]) {
-        EXPECT_GE(interval.start, now);
-        EXPECT_GE(interval.end, interval.start);
-        now = interval.end;
-      }
-      last = std::max(last, now);
-    }
-    EXPECT_EQ(result.makespan, last);
-  }
 }
 
 TEST(Simulate, NothingToDoIsNoBubble) {

@@ -48,6 +48,13 @@ class Training {
   TrainReport report;
 };
 
+class CapturedTraining : public CapturedTerminal, public Training {
+ public:
+  explicit CapturedTraining(int64_t steps, int ranks = 1, const std::string& log = "",
+                            int64_t print_every = 0)
+      : Training(terminal(), steps, ranks, log, print_every) {}
+};
+
 int CountLines(const std::string& text, std::string_view with) {
   int count = 0;
   for (const std::string& line : Split(text, '\n')) {
@@ -57,8 +64,7 @@ int CountLines(const std::string& text, std::string_view with) {
 }
 
 TEST(TrainReportTest, MetricsStandBehindTheLossAndTheTableBelow) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 1);
+  CapturedTraining training(1);
   training.Take(Step(0));
   EvalResult test = {.loss = 1, .samples = 5};
   test.is_best = true;
@@ -66,31 +72,29 @@ TEST(TrainReportTest, MetricsStandBehindTheLossAndTheTableBelow) {
   test.metrics.Set("r2", 0.75)
       .Set("confusion", Value::List{Value::IntList({3, 0}), Value::IntList({1, 1})});
   training.report.OnMessage(0, EvalMessage(EvalRecord(1, test), /*is_last=*/true));
-  const std::string text = captured.Text();
+  const std::string text = training.Text();
   EXPECT_THAT(text, HasSubstr("test loss 1.0000  r2 0.7500  best\n"));
   EXPECT_THAT(text, HasSubstr("\n      3      0\n      1      1\n"));
 }
 
 TEST(TrainReportTest, PartsStandBehindTheLoss) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 1);
+  CapturedTraining training(1);
   StepResult result = Step(0);
   result.parts = {{"bce", 0.5}, {"dice", 0.25}};
   training.Take(result);
   const EvalResult test = {.loss = 1, .samples = 2, .parts = {{"bce", 0.125}}};
   training.report.OnMessage(0, EvalMessage(EvalRecord(1, test), /*is_last=*/true));
-  const std::string text = captured.Text();
+  const std::string text = training.Text();
   EXPECT_EQ(CountLines(text, "loss 2.3026  bce 0.5000  dice 0.2500  grad norm"), 1);
   EXPECT_EQ(CountLines(text, "test loss 1.0000  bce 0.1250"), 1);
 }
 
 TEST(TrainReportTest, PlainLines) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 2);
+  CapturedTraining training(2);
   training.TakeAll(2);
   training.Eval(2, true);
   training.report.OnMessage(0, TextMessage("a table"));
-  EXPECT_EQ(captured.Text(),
+  EXPECT_EQ(training.Text(),
             "the header\n"
             "step 1/2  loss 2.3026  grad norm 1.2500  lr 0.05  128 samples/s  memory 3.00 MiB  "
             "bubble 20.0%  data 12.5%  250 ms left\n"
@@ -128,10 +132,9 @@ TEST(TrainReportTest, OneRankSaysHowFarItIs) {
 }
 
 TEST(TrainReportTest, ALongTrainingHasAboutFiftyLines) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 999);
+  CapturedTraining training(999);
   training.TakeAll(999);
-  const std::string text = captured.Text();
+  const std::string text = training.Text();
   EXPECT_EQ(CountLines(text, "loss"), 51);
   EXPECT_THAT(text, HasSubstr("step   1/999"));
   EXPECT_THAT(text, HasSubstr("step  20/999"));
@@ -139,10 +142,9 @@ TEST(TrainReportTest, ALongTrainingHasAboutFiftyLines) {
 }
 
 TEST(TrainReportTest, ALinePerSoManySteps) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 9, 1, "", 4);
+  CapturedTraining training(9, 1, "", 4);
   training.TakeAll(9);
-  EXPECT_EQ(CountLines(captured.Text(), "loss"), 4);  // of the steps 1, 4, 8 and 9
+  EXPECT_EQ(CountLines(training.Text(), "loss"), 4);  // of the steps 1, 4, 8 and 9
 }
 
 TEST(TrainReportTest, WhatIsMeasuredStandsBesideWhatWasPredicted) {
@@ -189,12 +191,11 @@ TEST(TrainReportTest, ANarrowTerminalLeavesOutWhatMattersLeast) {
 }
 
 TEST(TrainReportTest, SlowRanksAreNamedWithTheirHosts) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 20, 2);
+  CapturedTraining training(20, 2);
   training.report.set_hosts({"host1", "host2"});
   const Value record = StepRecord(Step(11), 0.2).Set("stragglers", Value::MakeMap({{"1", 2.46}}));
   training.report.OnMessage(0, StepMessage(record));
-  EXPECT_THAT(captured.Text(),
+  EXPECT_THAT(training.Text(),
               HasSubstr("step 12/20  rank 1 (host2) is slow: 2.5 times what it would "
                         "take at the others' pace\n"));
 }
@@ -209,8 +210,7 @@ TEST(TrainReportTest, RowsOfTokensAreCountedAsTokens) {
 }
 
 TEST(TrainReportTest, ALineTellsOfAllStepsSinceTheLast) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 9, 1, "", 9);
+  CapturedTraining training(9, 1, "", 9);
   training.Take(Step(0));
   for (int64_t step = 1; step < 9; ++step) {
     StepResult result = Step(step);
@@ -218,50 +218,46 @@ TEST(TrainReportTest, ALineTellsOfAllStepsSinceTheLast) {
     result.peak_memory = step == 5 ? 8 << 20 : 1 << 20;
     training.Take(result);
   }
-  EXPECT_THAT(captured.Text(),
+  EXPECT_THAT(training.Text(),
               HasSubstr("step 9/9  loss 2.3026  grad norm 1.2500  lr 0.05  16.0 samples/s  "
                         "memory 8.00 MiB"));
 }
 
 TEST(TrainReportTest, SmallAndOddLosses) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 3);
+  CapturedTraining training(3);
   training.Take(Step(0, 1.23456e-7));
   training.Take(Step(1, std::numeric_limits<double>::quiet_NaN()));
   training.Take(Step(2, std::numeric_limits<double>::infinity()));
-  const std::string text = captured.Text();
+  const std::string text = training.Text();
   EXPECT_THAT(text, HasSubstr("loss 1.235e-07"));
   EXPECT_THAT(text, HasSubstr("loss nan"));
   EXPECT_THAT(text, HasSubstr("loss inf"));
 }
 
 TEST(TrainReportTest, MicroBatchLosses) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 1);
+  CapturedTraining training(1);
   StepResult result = Step(0);
   result.micro_batch_losses = {2.25, 2.5};
   training.Take(result);
-  EXPECT_THAT(captured.Text(), EndsWith("step 1/1  micro-batches 2.2500 2.5000\n"));
+  EXPECT_THAT(training.Text(), EndsWith("step 1/1  micro-batches 2.2500 2.5000\n"));
 }
 
 TEST(TrainReportTest, EvaluationsBetween) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 200);
+  CapturedTraining training(200);
   training.TakeAll(100);
   training.Eval(100, false);
-  EXPECT_THAT(captured.Text(), EndsWith("step 100/200  test loss 0.0765  accuracy 0.978\n"));
+  EXPECT_THAT(training.Text(), EndsWith("step 100/200  test loss 0.0765  accuracy 0.978\n"));
 }
 
 TEST(TrainReportTest, SamplesStandBelowEachOther) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 20);
+  CapturedTraining training(20);
   training.TakeAll(5);
   for (int i = 0; i < 2; ++i) {
     training.report.OnMessage(
         0,
         SamplesMessage(SamplesRecord(5, {"Once upon\na time", "The \x1b[2J"}), "layer 3 differs"));
   }
-  const std::string text = captured.Text();
+  const std::string text = training.Text();
   EXPECT_EQ(CountLines(text, "note: layer 3 differs: the whole text runs for every token"), 1);
   EXPECT_THAT(text, HasSubstr("\nstep  5/20  sample  Once upon\n"
                               "                    a time\n"
@@ -281,48 +277,43 @@ TEST(TrainReportTest, GoesOnAfterASave) {
 }
 
 TEST(TrainReportTest, BeginsWithWeights) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 1);
+  CapturedTraining training(1);
   training.report.OnMessage(0, StartMessage(1, {.from = "a.safetensors"}));
-  EXPECT_THAT(captured.Text(), EndsWith("begins with the weights of a.safetensors\n"));
+  EXPECT_THAT(training.Text(), EndsWith("begins with the weights of a.safetensors\n"));
 }
 
 TEST(TrainReportTest, Saves) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 9);
+  CapturedTraining training(9);
   training.report.OnMessage(
       0, SaveMessage({.step = 4, .path = "runs/a", .bytes = 2 << 20, .seconds = 0.5}));
   training.report.OnMessage(0, SaveMessage({.step = 8, .error = "disk full"}));
   training.report.OnMessage(0, SaveMessage({.step = 8, .error = "disk full", .is_best = true}));
   EXPECT_THAT(
-      captured.Text(),
+      training.Text(),
       EndsWith("saved step 4 to runs/a, 2.00 MiB in 500 ms\n"
                "strata: step 8 was not saved, the training goes on: disk full\n"
                "strata: the best save of step 8 failed, the training goes on: disk full\n"));
 }
 
 TEST(TrainReportTest, SeveralRanksHaveNames) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 1, 2);
+  CapturedTraining training(1, 2);
   training.report.OnOutput(1, false, "hello");
   training.report.OnOutput(0, true, "warning");
-  EXPECT_THAT(captured.Text(), EndsWith("rank 1: hello\nrank 0: warning\n"));
+  EXPECT_THAT(training.Text(), EndsWith("rank 1: hello\nrank 0: warning\n"));
 }
 
 TEST(TrainReportTest, OneRankHasNone) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 1, 1);
+  CapturedTraining training(1, 1);
   training.report.OnOutput(0, false, "hello");
-  EXPECT_THAT(captured.Text(), EndsWith("the header\nhello\n"));
+  EXPECT_THAT(training.Text(), EndsWith("the header\nhello\n"));
 }
 
 TEST(TrainReportTest, RanksOnSeveralMachinesHaveTheirHosts) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 1, 2);
+  CapturedTraining training(1, 2);
   training.report.set_hosts({"host1", "host2"});
   training.report.OnOutput(1, false, "hello");
   training.report.OnOutput(JobListener::kStarter, true, "[host2] a warning of ssh");
-  EXPECT_THAT(captured.Text(), EndsWith("[host2:1] hello\n[host2] a warning of ssh\n"));
+  EXPECT_THAT(training.Text(), EndsWith("[host2:1] hello\n[host2] a warning of ssh\n"));
 }
 
 TEST(TrainReportTest, TheBarOfATerminalGoesAway) {
@@ -401,9 +392,8 @@ class LogTest : public testing::Test {
 };
 
 TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
-  CapturedTerminal captured;
   std::ofstream(path) << "an old log\n";
-  Training training(captured.terminal(), 100, 1, path, 100);
+  CapturedTraining training(100, 1, path, 100);
   training.TakeAll(3);
   training.Eval(3, false);
   const std::vector<std::string> lines = Split(Read(), '\n');
@@ -489,13 +479,12 @@ TEST_F(LogTest, WhatItLacksIsTold) {
 }
 
 TEST_F(LogTest, NothingIsWrittenOnceFilesStop) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 9, 1, path, 1);
+  CapturedTraining training(9, 1, path, 1);
   training.Take(Step(0));
   training.report.StopFiles();
   training.Take(Step(1));
   EXPECT_EQ(Split(Trim(Read()), '\n').size(), 1u);
-  EXPECT_THAT(captured.Text(), HasSubstr("step 2/9"));
+  EXPECT_THAT(training.Text(), HasSubstr("step 2/9"));
 }
 
 TEST_F(LogTest, OneReportHearsAllRunsOfAJob) {
@@ -532,8 +521,7 @@ TEST_F(LogTest, AFileThatCannotBeMadeIsAnError) {
 }
 
 TEST_F(LogTest, AFullDiskIsAnErrorThatNamesTheFile) {
-  CapturedTerminal captured;
-  Training training(captured.terminal(), 1, 1, "/dev/full");
+  CapturedTraining training(1, 1, "/dev/full");
   EXPECT_THAT(ErrorOf([&] { training.TakeAll(1); }),
               "cannot write to the log /dev/full: No space left on device");
 }

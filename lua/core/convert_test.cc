@@ -59,20 +59,6 @@ TEST_F(Convert, DataSurvivesTheRoundTrip) {
   }));
 }
 
-TEST_F(Convert, JsonSurvivesTheRoundTrip) {
-  State& lua = state();
-  EXPECT_TRUE(rc::check([&] {
-    // JSON can only hold valid UTF-8, so the texts come from JSON's own writer.
-    const Value value = *rc::gen::map(
-        rc::gen::container<std::vector<int>>(rc::gen::arbitrary<int>()),
-        [](const std::vector<int>& ints) { return Value(Value::List(ints.begin(), ints.end())); });
-    Session(lua).Run([&](lua_State* L) {
-      PushValue(L, value);
-      RC_ASSERT(Value::FromJson(ToValue(L, -1, "").ToJson()) == value);
-    });
-  }));
-}
-
 TEST_F(Convert, NumbersAreIntegersWhereTheyAreWhole) {
   EXPECT_EQ(NumberValue(3).kind(), Value::Kind::kInt);
   EXPECT_EQ(NumberValue(-3).as_int(), -3);
@@ -94,22 +80,6 @@ TEST_F(Convert, MixedTablesKeepTheirPositions) {
     PushValue(L, value);
     lua_rawgeti(L, -1, 1);
     EXPECT_EQ(TextAt(L, -1), "sgd") << "a position again, not the name \"1\"";
-  });
-}
-
-TEST_F(Convert, HolesAreNull) {
-  Show("t = {1, nil, 3}");
-  Session(state()).Run([&](lua_State* L) {
-    lua_getglobal(L, "t");
-    EXPECT_EQ(ToValue(L, -1, "t"), Value(Value::List{1, Value(), 3}));
-  });
-}
-
-TEST_F(Convert, NamesComeInOrder) {
-  Show("t = {zeta = 1, alpha = 2, mid = 3, Beta = 4}");
-  Session(state()).Run([&](lua_State* L) {
-    lua_getglobal(L, "t");
-    EXPECT_EQ(ToValue(L, -1, "t").ToJson(), R"({"Beta":4,"alpha":2,"mid":3,"zeta":1})");
   });
 }
 
@@ -206,33 +176,6 @@ TEST_F(Convert, DefinitionsNameTheirFunctions) {
   EXPECT_EQ(name("f = ({function(x) end})[1]"), "");
   EXPECT_EQ(name("f = function() end g = function() end"), "") << "which of the two is not known";
   EXPECT_EQ(name("t = {layers = {function(x) end}, data = function(i) end} f = t.layers[1]"), "");
-}
-
-TEST_F(Convert, RefusesWhatIsNoData) {
-  const auto error = [this](const std::string& text) {
-    Show("v = " + text);
-    try {
-      Session(state()).Run([&](lua_State* L) {
-        lua_getglobal(L, "v");
-        ToValue(L, -1, "the job");
-      });
-    } catch (const ConfigError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_THAT(error("{a = {b = coroutine.create(print)}}"), HasSubstr("the job.a.b: a thread"));
-  EXPECT_THAT(error("{a = nn.ReLU{}}"),
-              HasSubstr("the job.a: expected text, a number, true, false, a function or a table; "
-                        "got a layer"));
-  EXPECT_THAT(error("{[true] = 1}"), HasSubstr("must be names or 1, 2, 3"));
-  EXPECT_THAT(error("{[0] = 1}"), HasSubstr("the number 0"));
-  EXPECT_THAT(error("{[-1] = 1}"), HasSubstr("the number -1"));
-  EXPECT_THAT(error("{[1.5] = 1}"), HasSubstr("the number 1.5"));
-  EXPECT_THAT(error("{1, [1000] = 1}"), HasSubstr("has only 2 elements"));
-  Show("loop = {} loop.inside = {loop}");
-  EXPECT_THAT(error("loop"), HasSubstr("holds itself"));
-  EXPECT_EQ(error("strata.topology{pipe = 2, data = 3}"), "");
 }
 
 }  // namespace

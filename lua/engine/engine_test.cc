@@ -104,14 +104,6 @@ TEST_F(EngineTest, WhatOnlyTheLauncherShowsIsTold) {
   }
 }
 
-TEST_F(EngineTest, CompletesOperators) {
-  EXPECT_THAT(state().Complete("F.log_soft").candidates, testing::ElementsAre("log_softmax"));
-  EXPECT_THAT(state().Complete("y = F.te").candidates, testing::Contains("tensor"));
-  Show("x = F.ones{2}");
-  EXPECT_THAT(state().Complete("x:flat").candidates, testing::Contains("flatten"));
-  EXPECT_THAT(state().Complete("x.sha").candidates, testing::ElementsAre("shape"));
-}
-
 TEST_F(EngineTest, CompletesBehindOperatorsThatGiveATensor) {
   const auto names = [&](const char* line) { return state().Complete(line).candidates; };
   EXPECT_THAT(names("F.ones(2, 3):log_soft"), testing::ElementsAre("log_softmax"));
@@ -199,12 +191,6 @@ TEST_F(EngineTest, MemoryThatIsNotThereIsTheWorldsFault) {
 }
 
 // ---- Training
-
-TEST_F(EngineTest, TrainingLowersTheLoss) {
-  EXPECT_EQ(Show("(function() local s = job{steps = 30}:train{} return #s, s[1].step, s[30].step, "
-                 "s[30].loss < s[1].loss, s[1].grad_norm > 0 end)()"),
-            "30\n0\n29\ntrue\ntrue");
-}
 
 /// Each job must give the same losses, bit for bit, wherever the layers are cut.
 TEST_F(EngineTest, CutsDoNotChangeTheLosses) {

@@ -62,6 +62,8 @@ expect.error(function() math.randomseed() end, "a whole number")
 -- load takes text only, as a string or in pieces, and a name for its errors.
 expect.equal(load("return ...")(1), 1)
 expect.equal({load("return 1, 2")()}, {1, 2})
+local pieces = {"return ", "4", "2"}
+expect.equal(load(function() return table.remove(pieces, 1) end)(), 42)
 expect.equal(load("x =") == nil, true)
 expect.equal(select(2, load("x ="))
   :find('[string "x ="]:1:', 1, true), 1)
@@ -108,6 +110,9 @@ expect.error(done, "cannot resume a dead coroutine")
 expect.error(function() coroutine.wrap(7) end, "a function")
 expect.error(function() coroutine.resume() end, "a coroutine")
 expect.error(function() coroutine.create("x") end, "base.lua:")
+local me
+me = coroutine.create(function() return coroutine.resume(me) end)
+expect.equal({coroutine.resume(me)}, {true, false, "cannot resume the running coroutine"})
 local outside = coroutine.running()
 expect.equal(coroutine.wrap(function() return coroutine.running() ~= outside end)(), true)
 expect.equal(coroutine.wrap(function() return pcall(error, "kept", 0) end)(), false)

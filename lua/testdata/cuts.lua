@@ -1,5 +1,5 @@
--- Where lists of layers are cut: nested lists, repetitions and marks are compared with the equivalent flat
--- list, and every method of partition runs on random networks.
+-- Cuts by functions, and lists that are not lists of layers. (The methods of partition are tested in engine/plan/cut,
+-- nested lists in engine/job.)
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
@@ -10,102 +10,7 @@ local function job(layers, more)
   return strata.job(keys)
 end
 
--- A random list that contains lists and repetitions, and the names and cuts of the equivalent flat list.
-local function random_list(depth, names, cuts)
-  local list = {}
-  for _ = 1, math.random(0, 3) do
-    local kind = math.random(depth > 0 and 5 or 2)
-    if kind <= 2 then
-      local name = "layer" .. #names
-      names[#names + 1] = name
-      list[#list + 1] = nn.Linear{4, math.random(4), name = name}
-    elseif kind == 3 then
-      list[#list + 1] = random_list(depth - 1, names, cuts)
-    elseif kind == 4 then
-      list[#list + 1] = strata.times(math.random(0, 3), function(i)
-        names[#names + 1] = "layer" .. #names
-        return nn.ReLU{name = names[#names]}
-      end)
-    elseif #names > 0 and cuts[#cuts] ~= #names then
-      cuts[#cuts + 1] = #names
-      list[#list + 1] = strata.cut()
-    end
-  end
-  return list
-end
-for _ = 1, 200 do
-  local names, cuts = {}, {}
-  local list = random_list(3, names, cuts)
-  names[#names + 1] = "last"
-  list[#list + 1] = nn.Identity{name = "last"}
-  local made = job(list)
-  expect.equal(#made.layers, #names)
-  for i, layer in ipairs(made.layers) do expect.equal(layer.name, names[i]) end
-  -- If there are as many marks as needed, the stages begin at the marks.
-  local bounds = made:plan{pipe = #cuts + 1}.bounds
-  if #cuts > 0 then
-    local wanted = {0}
-    for _, cut in ipairs(cuts) do wanted[#wanted + 1] = cut end
-    wanted[#wanted + 1] = #names
-    expect.equal(bounds, wanted)
-    expect.error(function() made:plan{pipe = #cuts + 2} end, "cuts.lua:")
-  end
-end
-
--- All methods on random networks must give stages that cover the list in order, none of them empty.
-local function network(count)
-  local layers, weights = {}, {}
-  for i = 1, count do
-    local size = math.random(6)
-    layers[i] = math.random(3) == 1 and nn.ReLU{} or nn.Linear{size, size, bias = false}
-    weights[i] = layers[i].parameters
-  end
-  return layers, weights
-end
-for _ = 1, 100 do
-  local count = math.random(12)
-  local layers, weights = network(count)
-  local made = job(layers)
-  local pipe = math.random(count)
-  for method, wanted in pairs{
-    uniform = strata.partition.uniform(count, pipe),
-    parameters = strata.partition.balanced(weights, pipe),
-  } do
-    local plan = made:plan{pipe = pipe, partition = method}
-    for stage = 1, pipe do
-      local s = plan.stages[stage]
-      expect.equal({s.begin, s["end"]}, {plan.bounds[stage], plan.bounds[stage + 1]})
-      expect.equal(s["end"] > s.begin, true)
-      local sum = 0
-      for i = s.begin + 1, s["end"] do
-        sum = sum + weights[i]
-        expect.equal(plan.layers[i].stage, stage - 1)
-      end
-      expect.equal(s.parameters, sum)
-    end
-    expect.equal(plan.bounds, wanted)
-  end
-end
-
--- "type:": each stage gets its share of the layers whose type matches the expression, ignoring case.
 local types = job{nn.Linear{4, 4}, nn.ReLU{}, nn.Linear{4, 4}, nn.Tanh{}, nn.Linear{4, 4}, nn.ReLU{}, nn.Linear{4, 4}}
-local function counts(expression, pipe)
-  local bounds = types:plan{pipe = pipe, partition = "type:" .. expression}.bounds
-  local found = {}
-  for stage = 1, pipe do
-    found[stage] = 0
-    for i = bounds[stage] + 1, bounds[stage + 1] do
-      if types.layers[i].type:lower():find(expression:lower()) then found[stage] = found[stage] + 1 end
-    end
-  end
-  return found
-end
-expect.equal(counts("Linear", 2), {2, 2})
-expect.equal(counts("linear", 4), {1, 1, 1, 1})
-expect.equal(counts("relu", 2), {1, 1})
-expect.equal(#types:plan{pipe = 2, partition = "type:^(ReLU|Tanh)$"}.bounds, 3)
-local named = job{function(x) return x end, nn.ReLU{}, function(x) return x end}
-expect.equal(#named.layers, 3)
 
 -- A function gets the layers and the number of stages; its cuts are checked like all others.
 local seen

@@ -47,16 +47,6 @@ expect.equal(job().partition.method, "auto")
 expect.equal(job().device, "cpu")
 expect.equal(job().input, {shape = {8}, dtype = "float32"})
 
--- Two of the parts of a batch determine the third.
-for _ = 1, 50 do
-  local m, size = math.random(8), math.random(8)
-  for _, batch in ipairs{
-    {micro_batches = m, micro_batch_size = size}, {size = m * size, micro_batches = m},
-    {size = m * size, micro_batch_size = size}, {size = m * size, micro_batches = m, micro_batch_size = size},
-  } do
-    expect.equal(job{batch = batch}:plan{}.batch, {micro_batch_size = size, micro_batches = m, size = m * size})
-  end
-end
 local j = job{batch = {size = 24, micro_batches = 4}}
 expect.equal(j:plan{micro_batches = 6}.batch, {micro_batch_size = 4, micro_batches = 6, size = 24})
 

@@ -78,7 +78,20 @@ results{
   {"-", string.match, "a-b", "[-]"}, {"]", string.match, "a]b", "[]]"}, {"^", string.match, "a^b", "[b^]"},
   {"c", string.match, "abc", "[^a-b]"}, {"é", string.match, "né", "[\128-\255]+"},
   {"\0", string.match, "a\0b", "%z"}, {"a", string.match, "a\0b", "[^%z]+"},
+  {{5, 7}, string.find, "hello world", "o w"}, {{4, 4}, string.find, "hello", "l", 4}, {{nil}, string.find, "hello", "xyz"},
+  {{1, 7, "key", "val"}, string.find, "key=val", "(%w+)=(%w+)"}, {{6, 5}, string.find, "hello", "", 10},
+  {{6, 5}, string.find, "hello", "", 6}, {{4, 4}, string.find, "hello", "l", -2}, {{3, 5}, string.match, "hello", "()ll()"},
+  {{"heLLo", 2}, string.gsub, "hello", "l", "L"}, {{"heLlo", 1}, string.gsub, "hello", "l", "L", 1},
+  {{"-h-e-l-l-o-", 6}, string.gsub, "hello", "", "-"}, {{"aabbcc", 3}, string.gsub, "abc", "%w", "%0%0"},
+  {{"def abc", 1}, string.gsub, "abc def", "(%w+) (%w+)", "%2 %1"}, {{"xbc", 1}, string.gsub, "abc", "^a", "x"},
+  {{"Lua is 5", 2}, string.gsub, "$name is $what", "%$(%w+)", {name = "Lua", what = 5}},
+  {{"AbC", 3}, string.gsub, "abc", "%w", function(c) if c ~= "b" then return c:upper() end end},
+  {{"100%%", 1}, string.gsub, "100%", "%%", "%%%%"}, {{"12x45", 1}, string.gsub, 12345, 3, "x"},
 }
+local found = {}
+for k, v in ("a=1, b=2"):gmatch("(%w+)=(%w+)") do found[k] = v end
+for _ in ("abc"):gmatch("") do found[#found + 1] = true end
+expect.equal(found, {true, true, true, true, a = "1", b = "2"})
 expect.errors{
   {function() ("x"):find("%") end, "libraries.lua:", "%"},
   {function() ("x"):find("(") end, "capture"},
@@ -90,6 +103,7 @@ expect.errors{
   {function() ("x"):find("%f") end, "'['"},
   {function() ("x"):find("%1") end, "capture"},
   {function() ("x"):gsub("x", "%2") end, "invalid capture index"},
+  {function() ("x"):gsub("x", true) end, "expected a string, a table or a function"},
   {function() ("x"):gsub("x", {x = {}}) end, "invalid replacement value (a table)"},
   {function() ("x"):gsub("(x)", function() error("mine") end) end, "mine"},
   {function() ("x"):gsub() end, "libraries.lua:"},

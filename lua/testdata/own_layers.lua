@@ -1,4 +1,4 @@
--- strata.layer: the arguments of init, what it may declare, and how parameters are counted and divided.
+-- strata.layer: the arguments of init, the names of parameters in any nesting, and what init must not do.
 local strata = require "strata"
 local expect = require "expect"
 local nn = strata.nn
@@ -71,9 +71,6 @@ expect.equal(job.layers[2].parameters, 4)
 expect.equal(tostring(job):find("Scale", 1, true) ~= nil, true)
 expect.equal(Scale{4}.where:match("own_layers.lua:%d+$") ~= nil, true)
 
--- A layer without init has no parameters.
-expect.equal(strata.layer{name = "Plain", forward = function(self, x) return x end}{}.parameters, 0)
-
 -- A table that contains self adds no second names; a parameter with two names is refused.
 local Cyclic = layer(function(self)
   self.me = self
@@ -88,27 +85,117 @@ expect.error(function()
     self.b = self.a
   end){}
 end, "keeps one parameter as a.weight and as b.weight")
-
--- Mistakes.
-expect.error(function() layer(function(self) self.a = self:parameter{"x"} end){} end, "the sizes", '"x"')
-expect.error(function() layer(function(self) self.a = self:parameter{1.5} end){} end, "the sizes", "1.5")
-expect.error(function() layer(function(self) self.a = self:parameter{3, fill = "x"} end){} end, "fill")
-expect.error(function() layer(function(self) self.a = self:parameter{3, fill = 1, fil = 1} end){} end,
-  '"fil"', '"fill"')
-expect.error(function() layer(function(self) self.a = self.parameter{3} end){} end, "own_layers.lua:")
-expect.error(function() layer(function(self) self.a = self:parameter{3} self.a = nil end){} end,
-  "under a name")
-expect.error(function() layer(function(self) self["attn.weight"] = self:parameter{3} end){} end,
-  'under the name "attn.weight"', "self.attn = {weight = ...} is parameter attn.weight")
-expect.error(function() layer(function(self) self.b = {["a.c"] = {w = self:parameter{3}}} end){} end, 'under the name "a.c"')
-expect.error(function() layer(function(self) self["0"] = self:parameter{3} end){} end, 'under the name "0"', "self[1] = ...")
 expect.equal(layer(function(self)
   self["a.b"], self["7"], self.attn = {1, {2}}, self, {weight = self:parameter{3}}
 end){}.parameters, 3)
-expect.error(function() layer(function(self) self.a = self:parametr{3} end){} end, "own_layers.lua:")
-expect.error(function() layer(function(self) local a = nil + 1 end){} end, "own_layers.lua:", "arithmetic")
-expect.error(function() layer(function(self) setmetatable(self, {}) end){} end, "protected")
-expect.error(function() strata.layer{name = 7, forward = print} end, "name")
-expect.error(function() strata.layer{name = "", forward = print} end, "name")
-expect.error(function() strata.layer(7) end, "a table")
-expect.error(function() Scale{function() end} end, "own_layers.lua:")
+
+-- A random nesting of tables with a given number of parameters, each with a shape of its own.
+local function fill(self, table, depth)
+  local elements = 0
+  for i = 1, math.random(3) do
+    local key = math.random(2) == 1 and i or "key" .. i
+    if depth > 0 and math.random(2) == 1 then
+      table[key] = {}
+      elements = elements + fill(self, table[key], depth - 1)
+    else
+      local rows, columns = math.random(0, 4), math.random(4)
+      table[key] = self:parameter{rows, columns, fill = i}
+      elements = elements + rows * columns
+    end
+  end
+  return elements
+end
+for _ = 1, 100 do
+  local elements
+  local made = layer(function(self) elements = fill(self, self, 3) end){}
+  expect.equal(made.parameters, elements)
+end
+
+-- Other values may be stored beside parameters: any value, and the script's functions and tables.
+local made = layer(function(self, size)
+  self.size, self.text, self.yes, self.no = size, "text", true, nil
+  self.helper = function() return size end
+  self.table = {1, 2, {3}, [10] = "ten", x = {y = {}}}
+  self.library = strata.nn.ReLU{}
+  self.weight = self:parameter{size}
+end){3}
+expect.equal(made.parameters, 3)
+
+-- A parameter has exactly one name.
+expect.errors{
+  {function() layer(function(self) self.a = self:parameter{2} self.b = self.a end){} end,
+    "own_layers.lua:", "keeps one parameter as a and as b"},
+  {function() layer(function(self) self.list = {self:parameter{2}} self.a = self.list[1] end){} end,
+    "keeps one parameter as a and as list.0"},
+  {function() layer(function(self) self:parameter{2} end){} end, "under a name", "self:parameter{...}"},
+  {function() layer(function(self) local kept = self:parameter{2} end){} end, "under a name"},
+  {function() layer(function(self) self.a = self:parameter{2} self.a = self:parameter{2} end){} end, "under a name"},
+  {function() layer(function(self) self["a.b"] = self:parameter{2} end){} end, 'under the name "a.b"'},
+  {function() layer(function(self) self["attn.weight"] = self:parameter{3} end){} end,
+    'under the name "attn.weight"', "self.attn = {weight = ...} is parameter attn.weight"},
+  {function() layer(function(self) self.b = {["a.c"] = {w = self:parameter{3}}} end){} end, 'under the name "a.c"'},
+  {function() layer(function(self) self["0"] = self:parameter{3} end){} end, 'under the name "0"', "self[1] = ..."},
+  {function() layer(function(self) self[""] = self:parameter{3} end){} end, "under a name"},
+  {function() layer(function(self) self.a = self:parameter{3} self.a = nil end){} end, "under a name"},
+  {function() layer(function(self) self["1"] = self:parameter{2} end){} end, 'under the name "1"'},
+  {function() layer(function(self) self[true] = self:parameter{2} end){} end, "own_layers.lua:", "names or 1, 2, 3"},
+  {function() layer(function(self) self[0] = self:parameter{2} end){} end, "the number 0"},
+}
+
+-- Sizes must be whole, not negative, and small enough for a machine.
+expect.errors{
+  {function() layer(function(self) self.a = self:parameter{-1} end){} end, "size -1"},
+  {function() layer(function(self) self.a = self:parameter{2 ^ 50} end){} end, "fits no machine"},
+  {function() layer(function(self) self.a = self:parameter{2 ^ 30, 2 ^ 30, 2 ^ 30} end){} end, "fits no machine"},
+  {function() layer(function(self) self.a = self:parameter{"x"} end){} end, "the sizes", '"x"'},
+  {function() layer(function(self) self.a = self:parameter{1.5} end){} end, "the sizes", "1.5"},
+  {function() layer(function(self) self.a = self:parameter{1 / 0} end){} end, "the sizes", "inf"},
+  {function() layer(function(self) self.a = self:parameter{0 / 0} end){} end, "the sizes", "nan"},
+  {function() layer(function(self) self.a = self:parameter{{2}} end){} end, "the sizes", "a list of 1"},
+  {function() layer(function(self) self.a = self:parameter{2, true} end){} end, "the sizes", "true"},
+  {function() layer(function(self) self.a = self:parameter{2, init = 7} end){} end, "init", "the number 7"},
+  {function() layer(function(self) self.a = self:parameter{2, fill = "one"} end){} end, "fill", '"one"'},
+  {function() layer(function(self) self.a = self:parameter{3, fill = 1, fil = 1} end){} end, '"fil"', '"fill"'},
+  {function() layer(function(self) self.a = self:parameter{2, inti = print} end){} end, '"inti"', "init"},
+  {function() layer(function(self) self.a = self:parameter(2) end){} end, "own_layers.lua:", "the number 2"},
+  {function() layer(function(self) self.a = self:parameter() end){} end, "own_layers.lua:", "nothing"},
+}
+
+-- self:parameter works only in init; kept for later, it throws.
+local kept
+layer(function(self) kept = self self.a = self:parameter{2} end){}
+expect.error(function() kept:parameter{2} end, "own_layers.lua:", "belongs into the layer's init")
+
+-- init may make layers of its own type, as deep as the stack allows; errors in it are its own.
+local Nested
+Nested = layer(function(self, depth)
+  if depth > 0 then self.below = Nested{depth - 1} end
+  self.weight = self:parameter{1}
+end)
+expect.equal(Nested{5}.parameters, 6)
+expect.error(function() Nested{1e6} end, "nested too deeply")
+expect.equal(Nested{5}.parameters, 6)
+expect.errors{
+  {function() layer(function(self) error("mine") end){} end, "own_layers.lua:", "mine"},
+  {function() layer(function(self) error({}) end){} end},
+  {function() layer(function(self) return self.missing.field end){} end, "own_layers.lua:", "missing"},
+  {function() layer(function(self) coroutine.yield() end){} end, "yield"},
+  {function() layer(function(self) self.a = self.parameter{3} end){} end, "own_layers.lua:"},
+  {function() layer(function(self) self.a = self:parametr{3} end){} end, "own_layers.lua:"},
+  {function() layer(function(self) self.a = self:parameter{3} return self.a:add(1) end){} end, 'has no "add"'},
+  {function() layer(function(self) setmetatable(self, {}) end){} end, "protected"},
+  {function() Scale{function() end} end, "own_layers.lua:"},
+  {function() layer(function(self) self.parameter = 7 self.a = self:parameter{2} end){} end, "own_layers.lua:"},
+}
+
+-- Mistakes in the call of strata.layer itself.
+local function declare(t, ...) return {function() strata.layer(t) end, "own_layers.lua:", ...} end
+local function forward(self, x) return x end
+expect.errors{
+  declare(nil, "a table"), declare("Own", "a table", '"Own"'), declare({}, "name"), declare({name = "Own"}, "forward"),
+  declare({name = "Own", forward = 7}, "forward must be a function", "the number 7"),
+  declare({name = "Own", forward = forward, init = {}}, "init must be a function", "a list of 0"),
+  declare({name = "Own", forwrad = forward}, '"forwrad"', 'did you mean "forward"?'),
+  declare({"Own", forward = forward}, "name, init, reset and forward"), declare({name = {}, forward = forward}, "name"),
+  declare({name = "function", forward = forward}, "name"), declare({forward = forward}, "name", "nothing"),
+}

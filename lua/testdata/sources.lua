@@ -21,6 +21,9 @@ for _, case in ipairs{
   expect.equal(source.where:match("sources.lua:%d+$") ~= nil, true)
 end
 
+expect.equal({data.cifar10{"x", size = 64}.path, data.cifar10{"x", size = 64}.size}, {"x", 64})
+expect.equal({data.images{}.classes, data.cifar10("").source}, {10, "cifar10"})
+
 -- A job without an input takes the input of its source.
 local function planned(source, ...)
   return strata.job{
@@ -61,7 +64,14 @@ expect.errors{
   {function() return data.tex end, 'did you mean "text"?'},
   {function() data.digits{"train", "x"} end, "digits"},
   {function() data.digits{split = "valid"} end, "split", '"valid"', "train"},
+  {function() data.digits{split = 7} end, "split"},
+  {function() data.digits{splt = "test"} end, '"splt"', "split"},
   {function() data.digits{folder = "x"} end, '"folder"'},
+  {function() data.digits{shuffle = "yes"} end, "shuffle"},
+  {function() data.digits{function() end} end, "sources.lua:"},
+  {function() data.digits{nn.ReLU{}} end, "a layer"},
+  {function() return data.imagenet end, "strata.data.imagenet"},
+  {function() data.cifar10{7} end, "path", "7"},
   {function() data.cifar10{} end, "path"},
   {function() data.cifar10{{"a"}} end, "path"},
   {function() data.cifar10{"", size = 0} end, "size", "0"},
@@ -69,9 +79,11 @@ expect.errors{
   {function() data.images{{3, -1}} end, "shape", "-1"},
   {function() data.images{{3.5}} end, "shape", "3.5"},
   {function() data.images{classes = "ten"} end, "classes", '"ten"'},
+  {function() data.images{classes = 2.5} end, "classes"},
   {function() data.images{samples = 0} end, "samples", "0"},
   {function() data.images{samples = 1e18} end, "samples"},
   {function() data.tokens{length = 8} end, "vocabulary"},
+  {function() data.tokens{10, length = "long"} end, "length"},
   {function() data.tokens{50, length = 0} end, "length", "0"},
   {function() data.tokens{-5} end, "vocabulary", "-5"},
   {function() data.text{"x", length = 0} end, "length", "0"},

@@ -304,8 +304,7 @@ def pad(chance):
     mode = chance.choice(["constant", "reflect", "replicate", "circular"])
     dims = len(x["shape"]) - 2
     count = 2 * chance.randint(1, dims) if mode == "constant" else 2 * dims
-    args = {"input": x, "pad": [chance.randint(-1 if mode == "constant" else 0, 2) for _ in range(count)],
-            "mode": mode}
+    args = {"input": x, "pad": [chance.randint(-1 if mode == "constant" else 0, 2) for _ in range(count)], "mode": mode}
     if mode == "constant":
         args["value"] = chance.choice([0.0, 1.5])
     return args

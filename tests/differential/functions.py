@@ -169,8 +169,7 @@ def expected(case):
     try:
         given = results([function(case)(*args, **named)], [])
         found = dict(("result%d" % i, y) for i, y in enumerate(given))
-        parts = [(y * values.slopes(y)).sum() for y in given
-                 if isinstance(y, torch.Tensor) and y.requires_grad]
+        parts = [(y * values.slopes(y)).sum() for y in given if isinstance(y, torch.Tensor) and y.requires_grad]
         if parts:
             sum(parts[1:], parts[0]).backward()
     except (RuntimeError, ValueError, TypeError, AssertionError, IndexError, NotImplementedError,

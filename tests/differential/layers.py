@@ -25,12 +25,12 @@ class Attention(nn.MultiheadAttention):
         super().__init__(*args, **named)
         self.causal = causal
 
-    def forward(self, query, key=None, value=None, padding=None, hidden=None):
+    def forward(self, query, key=None, value=None, key_padding_mask=None, attn_mask=None):
         if value is None and key is not None:  # of two tensors, the second is the padding's mask
-            key, padding = None, key
+            key, key_padding_mask = None, key
         key, value = (query, query) if key is None else (key, value)
-        if padding is not None or hidden is not None:
-            return super().forward(query, key, value, padding, need_weights=False, attn_mask=hidden)[0]
+        if key_padding_mask is not None or attn_mask is not None:
+            return super().forward(query, key, value, key_padding_mask, need_weights=False, attn_mask=attn_mask)[0]
         mask = causal_mask(query, self.batch_first) if self.causal else None
         # With the hint is_causal PyTorch would hide the added key from all queries.
         return super().forward(query, key, value, need_weights=False, attn_mask=mask)[0]
@@ -41,10 +41,10 @@ class Encoder(nn.TransformerEncoderLayer):
         super().__init__(*args, **named)
         self.causal = causal
 
-    def forward(self, x, padding=None, hidden=None):
-        mask = causal_mask(x, self.self_attn.batch_first) if self.causal else hidden
-        return super().forward(x, src_mask=mask, src_key_padding_mask=padding,
-                               is_causal=self.causal and padding is None)
+    def forward(self, x, src_key_padding_mask=None, src_mask=None):
+        mask = causal_mask(x, self.self_attn.batch_first) if self.causal else src_mask
+        return super().forward(x, src_mask=mask, src_key_padding_mask=src_key_padding_mask,
+                               is_causal=self.causal and src_key_padding_mask is None)
 
 
 class Decoder(nn.TransformerDecoderLayer):
@@ -52,12 +52,13 @@ class Decoder(nn.TransformerDecoderLayer):
         super().__init__(*args, **named)
         self.causal = causal
 
-    def forward(self, x, memory=None):
-        own = memory is None
-        mask = causal_mask(x, self.self_attn.batch_first) if self.causal else None
-        return super().forward(x, x if own else memory, tgt_mask=mask, tgt_is_causal=self.causal,
-                               memory_mask=mask if own else None,
-                               memory_is_causal=own and self.causal)
+    def forward(self, x, memory=None, **masks):
+        if self.causal:
+            mask = causal_mask(x, self.self_attn.batch_first)
+            masks.update(tgt_mask=mask, tgt_is_causal=True)
+            if memory is None:
+                masks.update(memory_mask=mask, memory_is_causal=True)
+        return super().forward(x, x if memory is None else memory, **masks)
 
 
 # The faster path of evaluation takes a mask of numbers for one that is true where nothing is seen: NaN.
@@ -69,10 +70,10 @@ class Transformer(nn.Transformer):
         super().__init__(*args, **named)
         self.causal = causal
 
-    def forward(self, source, target, *masks):
+    def forward(self, source, target, *masks, **named):
         names = ["src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask", "src_mask", "tgt_mask",
                  "memory_mask"]
-        given = dict(zip(names, masks))
+        given = {**dict(zip(names, masks)), **named}
         if self.causal:
             given.update(tgt_mask=causal_mask(target, self.batch_first),
                          tgt_is_causal="tgt_key_padding_mask" not in given)
@@ -114,6 +115,8 @@ class EmbeddingBag(nn.EmbeddingBag):
 
 
 def rotated(x, theta):
+    if theta is None:
+        return x
     half = x.shape[-1] // 2
     angle = torch.arange(x.shape[-2])[:, None] * theta ** (-torch.arange(half) / half)
     a, b = x[..., :half], x[..., half:]
@@ -201,7 +204,7 @@ def parameters(kind):
     if kind not in RECURRENT:
         return found
     names = ["input_size", "hidden_size", "num_layers", *(["nonlinearity"] if kind == "RNN" else []), "bias",
-             "batch_first", "dropout", "bidirectional", *(["proj_size"] if kind == "LSTM" else [])]
+             "batch_first", "dropout", "bidirectional", *(["proj_size"] if kind == "LSTM" else []), "device", "dtype"]
     return {name: found.get(name, found["bias"]) for name in names}
 
 
@@ -512,8 +515,7 @@ def unflatten(chance):
 
 
 def dropout(chance):
-    return {"p": chance.choice([0.0, 0.1, 0.5, 0.9, 1.0]), "inplace": chance.choice([True, False])}, [
-        anything(chance)]
+    return {"p": chance.choice([0.0, 0.1, 0.5, 0.9, 1.0]), "inplace": chance.choice([True, False])}, [anything(chance)]
 
 
 def channel_dropout(dims):
@@ -527,9 +529,12 @@ def sequence(chance, width, batch_first, batch, length):
     return tensor([batch, length, width] if batch_first else [length, batch, width], 1)
 
 
+MASK = 5
+
+
 def mask(chance, *shape):
     """Of numbers that are added to scores: a bool one could hide all keys of a query."""
-    return tensor(shape, 5, -3, 3)
+    return tensor(shape, MASK, -3, 3)
 
 
 def attention(chance):
@@ -654,16 +659,22 @@ KEPT = ["causal", "batch_first", "dropout", "kdim", "vdim", "num_layers", "bidir
         "nhead", "num_encoder_layers", "num_decoder_layers"]
 
 
+def arguments(chance, kind):
+    """A layer's arguments by name, of which some have their defaults, and its inputs."""
+    args, inputs = GENERATORS[kind](chance)
+    required = [name for name, p in parameters(kind).items() if p.default is p.empty]
+    kept = {name: value for name, value in args.items()
+            if name in required or name in KEPT or chance.random() < 0.8}
+    return kept, inputs
+
+
 def generate(chance):
     kind = chance.choice(list(GENERATORS))
-    args, inputs = GENERATORS[kind](chance)
     if kind in CONTAINERS:
-        layer = {"type": kind, "positional": args, "named": {}}
+        parts, inputs = GENERATORS[kind](chance)
+        layer = {"type": kind, "positional": parts, "named": {}}
     else:
-        required = [name for name, p in parameters(kind).items() if p.default is p.empty]
-        kept = {name: value for name, value in args.items()
-                if name in required or name in KEPT
-                or chance.random() < 0.8}
+        kept, inputs = arguments(chance, kind)
         layer = described_layer(chance, kind, kept)
     for k, x in enumerate(inputs):
         x["k"] = k + 1

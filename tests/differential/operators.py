@@ -141,8 +141,7 @@ def product(chance):
 
 
 FAMILIES = [unary, unary, binary, binary, whole, reduction, reduction, shape_of, shape_of, joined, picked, picked, product]
-AS_FUNCTION = ["cat", "stack", "concat", "hstack", "vstack", "einsum", "where", "kron", "cdist",
-               "addmm", "bucketize"]
+AS_FUNCTION = ["cat", "stack", "concat", "hstack", "vstack", "einsum", "where", "kron", "cdist", "addmm", "bucketize"]
 # Names that torch has only for tensors, or that mean something else in torch.nn.functional.
 AS_METHOD = ["view", "expand", "repeat", "contiguous", "unfold", "size", "dim", "masked_fill_", "fill_", "zero_", "positive", "numel"]
 

@@ -51,13 +51,16 @@ def lr_schedule(chance):
                "cosine": {"steps": steps, "final": chance.choice([0.0, 0.1]), "warmup": chance.choice([0, 3])},
                "step": {"every": chance.randint(1, 7), "gamma": chance.choice([0.1, 0.5]),
                         "warmup": chance.choice([0, 3])},
-               "polynomial": {"steps": steps, "power": chance.choice([1.0, 2.0]), "warmup": chance.choice([0, 3])},
+               "polynomial": {"steps": steps, "power": chance.choice([0.5, 1.0, 2.0]), "warmup": chance.choice([0, 3])},
                "multi_step": {"milestones": sorted(chance.randint(1, 18) for _ in range(3)),
-                              "gamma": chance.choice([0.1, 0.5])},
-               "exponential": {"gamma": chance.choice([0.9, 0.5])},
-               "cosine_restarts": {"T_0": chance.randint(1, 6), "T_mult": chance.randint(1, 2)},
+                              "gamma": chance.choice([0.1, 0.5]), "warmup": chance.choice([0, 2])},
+               "exponential": {"gamma": chance.choice([0.9, 0.5]), "warmup": chance.choice([0, 2])},
+               "cosine_restarts": {"T_0": chance.randint(1, 6), "T_mult": chance.randint(1, 3),
+                                   "final": chance.choice([0.0, 0.2]), "warmup": chance.choice([0, 2])},
                "one_cycle": {"pct_start": chance.choice([0.2, 0.3]), "three_phase": chance.choice([True, False]),
-                             "anneal_strategy": chance.choice(["cos", "linear"])}}.get(kind, {})
+                             "anneal_strategy": chance.choice(["cos", "linear"]),
+                             "div_factor": chance.choice([10.0, 25.0]),
+                             "final_div_factor": chance.choice([100.0, 1e4])}}.get(kind, {})
     needed = {name: options[name] for name in
               {"warmup": ["steps"], "step": ["every"], "multi_step": ["milestones"], "exponential": ["gamma"],
                "cosine_restarts": ["T_0"]}.get(kind, [])}

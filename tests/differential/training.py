@@ -290,7 +290,7 @@ def factors(schedule, steps):
             "multi_step": lambda: of.MultiStepLR(optimizer, schedule["milestones"], schedule.get("gamma", 0.1)),
             "exponential": lambda: of.ExponentialLR(optimizer, schedule["gamma"]),
             "cosine_restarts": lambda: of.CosineAnnealingWarmRestarts(
-                optimizer, schedule["T_0"], schedule.get("T_mult", 1)),
+                optimizer, schedule["T_0"], schedule.get("T_mult", 1), final),
             "one_cycle": lambda: of.OneCycleLR(
                 optimizer, 1.0, steps, cycle_momentum=False,
                 **{name: value for name, value in schedule.items() if name != "type"}),

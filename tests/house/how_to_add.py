@@ -53,8 +53,7 @@ def changed():
         lines = texts.get(path, read(path)).splitlines(keepends=True)
         places = [i for i, line in enumerate(lines) if anchor in line]
         if len(places) != 1:
-            sys.exit("error: CONTRIBUTING.md: %s has %d lines with %s, expected one" % (
-                path, len(places), anchor))
+            sys.exit("error: CONTRIBUTING.md: %s has %d lines with %s, expected one" % (path, len(places), anchor))
         lines.insert(places[0], code)
         texts[path] = "".join(lines)
     return texts

@@ -75,8 +75,7 @@ def cuts_by_time(strata):
     require(all(layer["forward"] > 0 for layer in costs["layers"]), "seconds", costs)
     # What was measured is known: the second plan is the same.
     require(strata.plan("job.lua", "--partition=profile") == first, "the same plan", first)
-    shown = strata.run("train", "job.lua", "--partition=time")
-    require("predicted step" in shown and "median step" in shown, "both times", shown)
+    strata.run("train", "job.lua", "--partition=time", says=["predicted step", "median step"])
 
 
 COMPARES = """
@@ -143,9 +142,7 @@ def chosen(strata):
     require(first["forecast"]["rates"] == "measured costs", "where seconds come from", first)
     require(strata.plan("job.lua") == first, "the same plan", first)
     measures_what_is_missing(strata, "job.lua")
-    shown = strata.run("train", "job.lua")
-    require("note: cuts 0," in shown and "(predicted by measured costs)" in shown, "a note", shown)
-    require("predicted step" in shown, "a predicted step", shown)
+    strata.run("train", "job.lua", says=["note: cuts 0,", "(predicted by measured costs)", "predicted step"])
     strata.run("verify", "job.lua", "--pipe=3")
     os.environ["STRATA_RATES"] = "stated"
     require("a nominal core" in strata.plan("job.lua")["forecast"]["rates"], "stated rates", first)
@@ -238,8 +235,8 @@ return strata.job { layers = { strata.times(4, function() return strata.nn.Linea
                     loss = strata.nn.MSELoss{}, input = { shape = {8} }, device = "cpu",
                     batch = { micro_batches = 2, micro_batch_size = 2 }, parallel = { pipe = 2 } }
 """)
-    shown = strata.run("plan", "bare.lua", environment={"STRATA_CACHE": "", "XDG_CACHE_HOME": "", "HOME": ""})
-    require("the plan goes by stated rates, for nothing could be measured here" in shown, "why", shown)
+    strata.run("plan", "bare.lua", environment={"STRATA_CACHE": "", "XDG_CACHE_HOME": "", "HOME": ""},
+               says="the plan goes by stated rates, for nothing could be measured here")
 
 
 def files_of_costs(strata):
@@ -255,12 +252,10 @@ def files_of_costs(strata):
     require(read["bounds"] == [0, 1, 7], "the cut of the file's costs", read["bounds"])
     strata.write("cut.json", json.dumps(costs)[:100])
     for name, expected in (("cut.json", "cut.json"), ("none.json", "cannot read the file")):
-        shown = strata.run("plan", "job.lua", "--partition=time", "--costs=" + name, code=2)
-        require(expected in shown, expected, shown)
+        strata.run("plan", "job.lua", "--partition=time", "--costs=" + name, code=2, says=expected)
     costs["layers"].pop()
     strata.write("short.json", json.dumps(costs))
-    shown = strata.run("plan", "job.lua", "--partition=time", "--costs=short.json", code=2)
-    require("one for each layer" in shown, "what is wrong", shown)
+    strata.run("plan", "job.lua", "--partition=time", "--costs=short.json", code=2, says="one for each layer")
 
 
 def a_broken_cache(strata):
@@ -274,8 +269,7 @@ def a_broken_cache(strata):
                {"jobs": {"a": {**rest, "update": "quick"}}}, {"measured_on": "another machine"})
     for text in ("", "{", "[]", "\0\1\2", *(json.dumps({**whole, **change}) for change in changes)):
         strata.write(name, text)
-        shown = strata.run("plan", "job.lua", "--partition=time")
-        require("measured costs" in shown, "a plan", shown)
+        shown = strata.run("plan", "job.lua", "--partition=time", says="measured costs")
         require(shown.count("measured again") == 1 and name in shown, "a notice", shown)
 
 
@@ -324,7 +318,7 @@ def a_cut_off_measurement(strata):
         return strata.json(cache_file(strata))["layers"]
 
     strata.write("job.lua", CUT_OFF % (24, 24, 8))
-    require("cut off" in strata.run("plan", "job.lua", "--partition=time", code=2), "the error", "")
+    strata.run("plan", "job.lua", "--partition=time", code=2, says="cut off")
     first = known()
     require(8 < len(first) < 19, "some of the layers", sorted(first))
     strata.write("job.lua", CUT_OFF % (24, 24, 10**9))
@@ -336,8 +330,7 @@ def a_cut_off_measurement(strata):
     third = known()
     require(len(third) == 21, "two layers more", sorted(third))
     for before, after in ((first, second), (second, third)):
-        require(all(after[key] == seconds for key, seconds in before.items()), "the same seconds",
-                (before, after))
+        require(all(after[key] == seconds for key, seconds in before.items()), "the same seconds", (before, after))
 
 
 def memory_limits(strata):
@@ -346,13 +339,11 @@ def memory_limits(strata):
     most = max(rank["total"] for rank in gpipe["memory"])
     # A cut goes by an upper bound of what a stage takes.
     strata.plan("job.lua", "--partition=memory", "--schedule=gpipe", "--memory=%d" % (1.1 * most))
-    shown = strata.run("plan", "job.lua", "--partition=memory", "--schedule=gpipe",
-                       "--memory=%d" % (most - 1), code=2)
-    require("keeps to" in shown and "the least is" in shown, "what is needed", shown)
+    strata.run("plan", "job.lua", "--partition=memory", "--schedule=gpipe", "--memory=%d" % (most - 1), code=2,
+               says=["keeps to", "the least is"])
     less = strata.plan("job.lua", "--partition=memory", "--schedule=auto", "--memory=%d" % (most - 1))
     require(max(rank["total"] for rank in less["memory"]) < most, "less memory", less["memory"])
-    shown = strata.run("train", "job.lua", "--memory=100KB", code=2)
-    require("memory" in shown and "KiB" in shown, "the limit", shown)
+    strata.run("train", "job.lua", "--memory=100KB", code=2, says=["memory", "KiB"])
 
 
 def keys_of_the_job(strata):
@@ -368,15 +359,11 @@ def keys_of_the_job(strata):
     require({**read, "name": ""} == {**flags, "name": ""}, "the plan of the flags", (read, flags))
     require(read["forecast"]["rates"] == "measured costs", "the file's seconds", read)
     strata.run("train", "net/job.lua")
-    shown = strata.run("plan", "net/job.lua", "--memory=100KB", code=2)
-    require("97.7 KiB" in shown, "the flag's limit", shown)
-    shown = strata.run("plan", "net/job.lua", "--costs=costs.json", code=2)
-    require("cannot read the file costs.json" in shown, "a file from here on", shown)
+    strata.run("plan", "net/job.lua", "--memory=100KB", code=2, says="97.7 KiB")
+    strata.run("plan", "net/job.lua", "--costs=costs.json", code=2, says="cannot read the file costs.json")
     strata.run("plan", "net/job.lua", "--write_costs=net/again.json")  # measures, and does not read
-    shown = strata.run("plan", "net/job.lua", "--write_costs=a", "--costs=net/costs.json", code=2)
-    require("leave out --costs" in shown, "one of them", shown)
-    shown = strata.run("plan", "net/job.lua", "--auto", "--costs=net/costs.json", code=2)
-    require("of this machine" in shown, "whose costs they are", shown)
+    strata.run("plan", "net/job.lua", "--write_costs=a", "--costs=net/costs.json", code=2, says="leave out --costs")
+    strata.run("plan", "net/job.lua", "--auto", "--costs=net/costs.json", code=2, says="of this machine")
     strata.write("net/again.lua", """
 local job = require("strata").load("job.lua")
 print("cuts", job:plan{memory="2MB"}.bounds[2], job.memory)
@@ -384,9 +371,7 @@ print(pcall(job.plan, job, {memory="100KB"}))
 print(pcall(job.plan, job, {memory="lots"}))
 print(#job:train{steps=1})
 """)
-    shown = strata.run("run", "net/again.lua")
-    for needle in ("300000000", "97.7 KiB", "the job: memory: expected", "\n1\n"):
-        require(needle in shown, needle, shown)
+    strata.run("run", "net/again.lua", says=["300000000", "97.7 KiB", "the job: memory: expected", "\n1\n"])
 
 
 TRANSFORMER = ["transformer.lua", "--vocab=500", "--dim=128", "--depth=6", "--seq=64", "--dropout=0.1",
@@ -423,12 +408,10 @@ def recomputed_by_itself(strata):
             require(peak <= off * limit, "a peak within the limit", (flags, limit, peak))
     limited = [*TRANSFORMER, "--recompute=auto", "--memory=%d" % ((most + least) // 2), "--pipe=1"]
     strata.run("verify", *limited)
-    shown = strata.run("train", *limited)
-    require("forward again" in shown and "more work" in shown, "what is recomputed", shown)
-    shown = strata.run("plan", *TRANSFORMER, "--recompute=auto", "--memory=1MB", code=2)
-    require("rank 0 needs at least" in shown and "optimizer" in shown, "what is needed", shown)
-    shown = strata.run("plan", *TRANSFORMER, "--recompute=auto")
-    require("nothing is recomputed, for there is no limit" in shown, "a note", shown)
+    strata.run("train", *limited, says=["forward again", "more work"])
+    strata.run("plan", *TRANSFORMER, "--recompute=auto", "--memory=1MB", code=2,
+               says=["rank 0 needs at least", "optimizer"])
+    strata.run("plan", *TRANSFORMER, "--recompute=auto", says="nothing is recomputed, for there is no limit")
 
 
 def more_memory(strata):
@@ -437,21 +420,19 @@ def more_memory(strata):
     need = largest(strata.plan(*TRANSFORMER))
     limit = "--memory=%d" % (0.85 * need)
     more = strata.plan(*job, limit)["schedule"]["more_memory"]
-    shown = strata.run("plan", *job, limit)
-    require("no schedule has less than" in shown and "with memory = " in shown, "all three", shown)
+    strata.run("plan", *job, limit, says=["no schedule has less than", "with memory = "])
     then = strata.plan(*job, "--memory=%d" % more["memory"])
     require(abs(then["bubble"] - more["bubble"]) < 1e-9, "the bubble that was said", (more, then))
     require(then["schedule"]["more_memory"] == {}, "no more to say", then["schedule"])
-    require("more memory would not" in strata.run("plan", *job, "--memory=1TB"), "so it says", shown)
-    require("memory = " not in strata.run("plan", *job), "nothing without a limit", job)
+    strata.run("plan", *job, "--memory=1TB", says="more memory would not")
+    strata.run("plan", *job, lacks="memory = ")
     strata.write("look.lua", """
 local plan = require("strata").load(arg[1]):plan{schedule="auto", device="cpu", memory=arg[2]}
 local told = plan:forecast()
 print(told)
 print(told.schedule.bubble, told.schedule.least_bubble, told.schedule.more_memory.memory)
 """)
-    shown = strata.run("run", "look.lua", "transformer.lua", "470MB")
-    require("with memory = " in shown and "no schedule has less" in shown, "the same from Lua", shown)
+    strata.run("run", "look.lua", "transformer.lua", "470MB", says=["with memory = ", "no schedule has less"])
 
 
 if __name__ == "__main__":

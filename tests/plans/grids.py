@@ -58,8 +58,7 @@ def over_gloo(strata):
                    "--steps=%d" % STEPS, "--pipe=%d" % pipe, "--data=%d" % data,
                    "--model=%d" % model, "--batch.size=%d" % (4 * count),
                    "--micro_batches=%d" % count, "--micro_batch_size=4")
-        found[pipe, data, model] = [(step["loss"], step["grad_norm"])
-                                    for step in steps(strata.path("log.jsonl"))]
+        found[pipe, data, model] = [(step["loss"], step["grad_norm"]) for step in steps(strata.path("log.jsonl"))]
     return found
 
 
@@ -68,8 +67,7 @@ def expect_equal(strata, model, options):
     write_job(strata, model, options)
     threads, gloo = over_threads(strata), over_gloo(strata)
     require(all(len(taken) == STEPS for taken in threads.values()), "all steps", threads)
-    require(all(threads[grid] == gloo[grid] for grid in gloo), "the bits of threads over Gloo",
-            (threads, gloo))
+    require(all(threads[grid] == gloo[grid] for grid in gloo), "the bits of threads over Gloo", (threads, gloo))
     alone = threads[1, 1, 1]
     for (pipe, data, shared), taken in threads.items():
         require(taken == threads[1, data, shared], "the bits of (1, %d, %d) on (%d, %d, %d)" % (
@@ -80,8 +78,7 @@ def expect_equal(strata, model, options):
 
 
 def transformer(strata):
-    expect_equal(strata, "transformer",
-                 {"vocab": 48, "dim": 16, "heads": 2, "depth": 2, "seq": 6})
+    expect_equal(strata, "transformer", {"vocab": 48, "dim": 16, "heads": 2, "depth": 2, "seq": 6})
 
 
 def textlm(strata):

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Where the classes lie, in scripts as users write them: each test compares loss and metrics with those that PyTorch
-computes of the same values, or expects the plan's refusal.
+"""Where the classes lie, in scripts as users write them (tests/differential/class_dims.py draws random ones): each test
+compares loss and metrics with those that PyTorch computes of the same values, or expects the plan's refusal.
 
 usage: label_shapes.py STRATA MODELS TEST...
 """
 
-import random
 import re
 
 import main as twins
@@ -24,10 +23,9 @@ local function samples(map)
   local source = strata.data.safetensors{"data.safetensors", target="y", shuffle=false}
   return map and source:map(map) or source
 end
-local function evaluates(job, steps)
+local function evaluates(job)
   local engine = strata.job(job):start{transport="threads"}
   print("job")
-  for step = 1, steps or 0 do print(("step %.17g"):format(engine:train_batch())) end
   for name, value in pairs(engine:evaluate()) do
     if type(value) == "number" then print(("%s %.17g"):format(name, value)) end
   end
@@ -49,14 +47,13 @@ def give(strata, x, y):
     twins.write_safetensors(strata.path("data.safetensors"), {"x": x, "y": y})
 
 
-def evaluated(strata, jobs, steps=0, setup=""):
-    """Of each job what its evaluation behind so many steps gives by name, and the losses of these steps."""
-    calls = ["evaluates(%s, %d)" % (job, steps) for job in jobs]
+def evaluated(strata, jobs, setup=""):
+    """Of each job what its evaluation gives by name."""
+    calls = ["evaluates(%s)" % job for job in jobs]
     shown = strata.run("run", strata.write("net.lua", "\n".join([HEAD, setup, *calls])))
     runs = re.findall(r"^job$(.*?)^end$", shown, re.M | re.S)
     require(len(runs) == len(jobs), "%d runs" % len(jobs), shown)
-    return [({name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", run, re.M) if name != "step"},
-             [float(loss) for loss in re.findall(r"^step (\S+)$", run, re.M)]) for run in runs]
+    return [{name: float(value) for name, value in re.findall(r"^(\w+) (\S+)$", run, re.M)} for run in runs]
 
 
 def refused(strata, job, pattern, commands=("plan",), setup=""):
@@ -67,8 +64,8 @@ def refused(strata, job, pattern, commands=("plan",), setup=""):
         require(re.search(pattern, shown, re.S), pattern, shown)
 
 
-def near(ours, theirs, most=twins.STRAIGHT):
-    require(abs(ours - theirs) <= most * max(1, abs(theirs)), theirs, ours)
+def near(ours, theirs):
+    require(abs(ours - theirs) <= twins.STRAIGHT * max(1, abs(theirs)), theirs, ours)
 
 
 def seeded(index, make):
@@ -91,132 +88,6 @@ class Positions(nn.Module):
         return x + self.weight
 
 
-# Every fourth byte is a space, and nothing tells where: what is learnt is to say "space", right in a quarter.
-TEXTS, ROWS, LR = 48, 4, 0.1
-STEPS = TEXTS // ROWS
-BYTES = """{
-  layers = { nn.Embedding{256, 32}, Positions{%(length)d, 32}, nn.Linear{32, 256} }, loss = %(loss)s,
-  data = { train = strata.data.text{"text", length=%(length)d, split="all", shuffle=false},
-           test = strata.data.text{"text", length=%(length)d, split="all"} },
-  eval = { metrics={"accuracy", "top5"} %(eval)s },
-  optimizer = {"adam", lr=0.1}, batch = { micro_batches=1, micro_batch_size=4 },
-  seed = 1234, device = "cpu", threads = 1, steps = 12, parallel = {pipe=%(pipe)d} }"""
-
-
-def write_text(strata, length):
-    """Texts of `length` bytes and the bytes that follow each, as strata.data.text reads them."""
-    chance = random.Random(length)
-    text = bytes(32 if chance.random() < 0.25 else chance.randrange(256) for _ in range(TEXTS * length + 1))
-    with open(strata.path("text"), "wb") as file:
-        file.write(text)
-    text = torch.tensor(list(text))
-    return text[:-1].view(TEXTS, length), text[1:].view(TEXTS, length)
-
-
-def trained_on_bytes(length, x, y):
-    """Losses of one epoch, and what an evaluation gives after it."""
-    layers = [seeded(0, lambda: nn.Embedding(256, 32)), seeded(1, lambda: Positions(length, 32)),
-              seeded(2, lambda: nn.Linear(32, 256))]
-    model = nn.Sequential(*layers)
-    optimizer = torch.optim.Adam(model.parameters(), lr=LR)
-    losses = []
-    for i in range(0, TEXTS, ROWS):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x[i:i + ROWS]).transpose(1, 2), y[i:i + ROWS])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    with torch.no_grad():
-        scores = model(x)
-        return losses, {"loss": F.cross_entropy(scores.transpose(1, 2), y).item(),
-                        "accuracy": accuracy(scores, y), "top5": accuracy(scores, y, 5)}
-
-
-def byte_model(strata):
-    """Texts of 255, 256 and 257 bytes of 256 are learnt alike. Those of 256 need class_dim."""
-    for length in (255, 256, 257):
-        x, y = write_text(strata, length)
-        losses, theirs = trained_on_bytes(length, x, y)
-        require(0.2 < theirs["accuracy"] < 0.3, "an accuracy near 0.25", theirs)
-        keys = {"length": length, "eval": "", "pipe": 2}
-        said = ["class_dim=-1", "class_dim=2"] if length == 256 else ["class_dim=-1", ""]
-        jobs = [BYTES % {**keys, "loss": "nn.CrossEntropyLoss{%s}" % dim} for dim in said]
-        for ours, steps in evaluated(strata, jobs, STEPS):
-            require(len(steps) == len(losses), "%d steps" % len(losses), steps)
-            for mine, other in zip(steps, losses):
-                near(mine, other, 1e-4)
-            near(ours["loss"], theirs["loss"], 1e-3)
-            near(ours["accuracy"], theirs["accuracy"], 0.003)
-        if length == 256:
-            refused(strata, BYTES % {**keys, "loss": "nn.CrossEntropyLoss{}"}, BOTH)
-
-
-def loss_function(strata):
-    """A function's metrics of 256 bytes are those of nn.CrossEntropyLoss; without eval.class_dim the plan refuses."""
-    x, y = write_text(strata, 256)
-    _, theirs = trained_on_bytes(256, x, y)
-    function = "function(y, t) return F.cross_entropy(y:transpose(1, 2), t) end"
-    keys = {"length": 256, "loss": function, "pipe": 2}
-    found = [ours for ours, _ in evaluated(strata, [
-        (BYTES % {**keys, "loss": loss, "eval": said}).replace('"top5"', '"top5", "f1"')
-        for loss, said in [("nn.CrossEntropyLoss{class_dim=-1}", ""), (function, ", class_dim=-1"),
-                           (function, ", class_dim=2")]], STEPS)]
-    for metric in ("accuracy", "top5", "f1"):
-        require(len({ours[metric] for ours in found}) == 1, "one " + metric, found)
-    near(found[0]["accuracy"], theirs["accuracy"], 0.003)
-    refused(strata, BYTES % {**keys, "eval": ""},
-            r"eval: accuracy.*eval = \{class_dim = 1\} or eval = \{class_dim = -1\}")
-
-
-SMALL = """{
-  layers = { nn.Embedding{6, 4}, Positions{6, 4}, nn.Linear{4, 6} }, loss = nn.%s,
-  data = { train = samples(), test = samples() }, eval = { metrics={"accuracy"} },
-  batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + " }"
-
-
-def six_of_six(strata):
-    """Six tokens of six classes: the two readings are two losses, and the script says which it means."""
-    torch.manual_seed(1)
-    x, y = torch.randint(6, (4, 6)), torch.randint(6, (4, 6))
-    give(strata, x, y)
-    model = nn.Sequential(seeded(0, lambda: nn.Embedding(6, 4)), seeded(1, lambda: Positions(6, 4)),
-                          seeded(2, lambda: nn.Linear(4, 6)))
-    scores = model(x).detach()
-    readings = {dim: (F.cross_entropy(scores.movedim(dim, 1), y).item(), accuracy(scores, y, dim=dim))
-                for dim in (1, 2)}
-    require(abs(readings[1][0] - readings[2][0]) > 1e-3, "two losses", readings)
-    said = {1: 1, -1: 2, 2: 2, -2: 1}
-    for dim, (ours, _) in zip(said.values(), evaluated(strata, [
-            SMALL % ("CrossEntropyLoss{class_dim=%d}" % class_dim) for class_dim in said])):
-        near(ours["loss"], readings[dim][0])
-        near(ours["accuracy"], readings[dim][1])
-    refused(strata, SMALL % "CrossEntropyLoss{}", BOTH, ("plan", "train", "verify"))
-    refused(strata, SMALL % "NLLLoss{}", BOTH)
-    for no_dim in (0, 3, -3):
-        refused(strata, SMALL % ("CrossEntropyLoss{class_dim=%d}" % no_dim), "class_dim = %d is no dim" % no_dim)
-
-
-SOFT = """{
-  layers = { nn.Conv1d{3, 4, 3, padding=1}, function(x) return x:transpose(1, 2) end, nn.Linear{4, %d} },
-  loss = nn.CrossEntropyLoss{%s}, data = { train = samples(), test = samples() }, eval = { metrics={"accuracy"} },
-  batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + " }"
-
-
-def soft_labels(strata):
-    """Channels and times go into a convolution; probabilities fit any dim, so the script must always say which."""
-    for classes in (7, 5):
-        torch.manual_seed(2)
-        x, y = torch.randn(4, 3, 7), torch.rand(4, 7, classes).softmax(-1)
-        give(strata, x, y)
-        conv = seeded(0, lambda: nn.Conv1d(3, 4, 3, padding=1))
-        scores = seeded(2, lambda: nn.Linear(4, classes))(conv(x).transpose(1, 2)).detach()
-        jobs = [SOFT % (classes, "class_dim=%d" % dim) for dim in (-1, 1)]
-        for dim, (ours, _) in zip((2, 1), evaluated(strata, jobs)):
-            near(ours["loss"], F.cross_entropy(scores.movedim(dim, 1), y.movedim(dim, 1)).item())
-            near(ours["accuracy"], accuracy(scores, y.argmax(dim), dim=dim))
-        refused(strata, SOFT % (classes, ""), BOTH)
-
-
 NUMBERS = """{
   layers = { nn.Linear{4, 4} }, loss = %s, eval = { metrics={%s} }, data = { train = samples(%s), test = samples(%s) },
   batch = { micro_batches=1, micro_batch_size=2 }, steps = 1, """ + KEYS + " }"
@@ -233,7 +104,7 @@ def numbers_in_other_shapes(strata):
                 metric + r" needs a target in the output's shape; the output is float32 \(2, 3, 4\), .*\(2, 4, 3\)")
     evaluated(strata, [NUMBERS % (turns, "", "", "")])
     give(strata, x, y := torch.randn(4, 3, 4))
-    [(ours, _)] = evaluated(strata, [NUMBERS % ("nn.MSELoss{}", '"mae"', "", "")])
+    [ours] = evaluated(strata, [NUMBERS % ("nn.MSELoss{}", '"mae"', "", "")])
     output = seeded(0, lambda: nn.Linear(4, 4))(x).detach()
     near(ours["mae"], (output - y).abs().mean().item())
     near(ours["loss"], F.mse_loss(output, y).item())
@@ -245,12 +116,11 @@ def two_classes(strata):
     x, y = torch.randn(4, 4), torch.randint(2, (4, 4))
     give(strata, x, y)
     output = seeded(0, lambda: nn.Linear(4, 4))(x).detach()
-    to = ['function(x, y) return x, y:to("%s") end' % dtype
-          for dtype in ("float32", "int64", "int32", "uint8", "bool")]
+    to = ['function(x, y) return x, y:to("%s") end' % dtype for dtype in ("float32", "int64", "int32", "uint8", "bool")]
     with_sigmoid = NUMBERS.replace("nn.Linear{4, 4}", "nn.Linear{4, 4}, nn.Sigmoid{}")
     jobs = [text % (loss, '"accuracy", "f1"', one, one) for one in to
             for text, loss in [(NUMBERS, "nn.BCEWithLogitsLoss{}"), (with_sigmoid, "nn.BCELoss{}")]]
-    for ours, _ in evaluated(strata, jobs):
+    for ours in evaluated(strata, jobs):
         near(ours["loss"], F.binary_cross_entropy_with_logits(output, y.float()).item())
         near(ours["accuracy"], output.gt(0).eq(y.bool()).double().mean().item())
     for one, loss in zip(to[1:], ["MSELoss", "L1Loss", "PoissonNLLLoss", "MSELoss"]):
@@ -289,7 +159,7 @@ def padded_texts(strata):
     nets = [("", layer % "", ""), (turned, layer % "", ""), ("", layer % "class_dim=-1", ""),
             (turned, layer % "class_dim=1", ""), ("", function % turn, ""), (turned, function % "", ""),
             ("", function % turn, ", class_dim=-1")]
-    for ours, _ in evaluated(strata, [PADDED % (last, loss, 5, said) for last, loss, said in nets], setup=RAGGED):
+    for ours in evaluated(strata, [PADDED % (last, loss, 5, said) for last, loss, said in nets], setup=RAGGED):
         near(ours["loss"], total / count)
         near(ours["accuracy"], correct / count)
     refused(strata, PADDED % ("", layer % "", 6, ""), BOTH, setup=RAGGED)
@@ -313,7 +183,7 @@ def other_dims(strata):
     function = "function(y, t) return F.cross_entropy(y:movedim(-1, 1), t) end"
     layer = "nn.CrossEntropyLoss{%s}"
     short = ":narrow(0, 0, 5)"
-    for ours, _ in evaluated(strata, [GRID % (loss, cut, cut, said) for loss, cut, said in [
+    for ours in evaluated(strata, [GRID % (loss, cut, cut, said) for loss, cut, said in [
             (layer % "class_dim=-1", "", ""), (layer % "class_dim=-1", short, ""), (layer % "", short, ""),
             (function, "", ", class_dim=-1"), (function, short, "")]]):
         near(ours["loss"], F.cross_entropy(scores.movedim(-1, 1), y).item())
@@ -337,7 +207,7 @@ def two_targets(strata):
     model = nn.Sequential(seeded(0, lambda: nn.Embedding(6, 4)), seeded(1, lambda: Positions(6, 4)),
                           seeded(2, lambda: nn.Linear(4, 6)))
     scores = model(x).detach()
-    for dim, (ours, _) in zip((1, 2), evaluated(strata, [
+    for dim, ours in zip((1, 2), evaluated(strata, [
             TWO_TARGETS % (dim, ", class_dim=%d" % dim) for dim in (1, -1)], setup=TWO)):
         near(ours["loss"], F.cross_entropy(scores.movedim(dim, 1), y).item())
         near(ours["accuracy"], accuracy(scores, y, dim=dim))

@@ -1,20 +1,18 @@
 """Writes layers.json: what PyTorch 2.11.0 computes, as fingerprints of tensors.
 
-    python make_layers.py > layers.json
+    PYTHONPATH=tests:tests/differential python engine/layers/testdata/make_layers.py > layers.json
 
 Each case builds a module after torch.manual_seed(seed), runs one forward pass after
 torch.manual_seed(seed + 1) and a backward pass. Inputs and output gradients are formulas
 (layers_golden_test.cc has the same). A fingerprint: [norm in double, elements at six places].
-RotaryEmbedding, GroupedQueryAttention and SwiGLU, which torch.nn lacks, stand here as Llama has them.
+The modules, with those that torch.nn lacks, are those of tests/differential.
 """
 
 import json
 import math
 
-import torch
-from torch import nn
-
-torch.set_num_threads(1)
+import layers
+from pytorch import torch
 
 
 def formula(shape, multiplier, modulus):
@@ -44,157 +42,22 @@ def fingerprint(tensor):
     return [flat.double().norm().item()] + [flat[p].item() for p in places]
 
 
-class Attention(nn.Module):
-    """MultiheadAttention as a layer of one tensor."""
-
-    def __init__(self, causal=False, **args):
-        super().__init__()
-        self.inner = nn.MultiheadAttention(**args)
-        self.causal = causal
-
-    def forward(self, query, key=None, value=None, **masks):
-        key = query if key is None else key
-        value = query if value is None else value
-        if masks:
-            return self.inner(query, key, value, need_weights=False, **masks)[0]
-        mask = None
-        if self.causal:
-            length = query.size(1 if self.inner.batch_first else 0)
-            mask = nn.Transformer.generate_square_subsequent_mask(length)
-        return self.inner(query, key, value, need_weights=False, attn_mask=mask,
-                          is_causal=self.causal)[0]
-
-
-class Encoder(nn.Module):
-    def __init__(self, causal=False, **args):
-        super().__init__()
-        self.inner = nn.TransformerEncoderLayer(**args)
-        self.causal = causal
-
-    def forward(self, x, **masks):
-        if not self.causal:
-            return self.inner(x, **masks)
-        length = x.size(1 if self.inner.self_attn.batch_first else 0)
-        mask = nn.Transformer.generate_square_subsequent_mask(length)
-        return self.inner(x, src_mask=mask, is_causal=not masks, **masks)
-
-
-class Decoder(nn.Module):
-    def __init__(self, causal=False, **args):
-        super().__init__()
-        self.inner = nn.TransformerDecoderLayer(**args)
-        self.causal = causal
-
-    def forward(self, x, memory=None, **masks):
-        own_memory = memory is None
-        memory = x if own_memory else memory
-        if not self.causal:
-            return self.inner(x, memory, **masks)
-        length = x.size(1 if self.inner.self_attn.batch_first else 0)
-        mask = nn.Transformer.generate_square_subsequent_mask(length)
-        return self.inner(x, memory, tgt_mask=mask, tgt_is_causal=True,
-                          memory_mask=mask if own_memory else None, memory_is_causal=own_memory)
-
-
-class Whole(nn.Module):
-    def __init__(self, causal=False, **args):
-        super().__init__()
-        self.inner = nn.Transformer(**args)
-        self.causal = causal
-
-    def forward(self, source, target, **masks):
-        if self.causal:
-            length = target.size(1 if self.inner.batch_first else 0)
-            masks = dict(masks, tgt_mask=nn.Transformer.generate_square_subsequent_mask(length), tgt_is_causal=True)
-        return self.inner(source, target, **masks)
-
-
-def rotated(x, theta):
-    half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[-2])[:, None] * theta ** (-torch.arange(half) / half)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
-
-
-class Rotary(nn.Module):
-    def __init__(self, dim, theta=10000.0):
-        super().__init__()
-        self.theta = theta
-
-    def forward(self, x):
-        return rotated(x, self.theta)
-
-
-class GroupedQueries(nn.Module):
-    def __init__(self, dim, num_heads, num_kv_heads=None, rope_theta=10000.0, causal=True):
-        super().__init__()
-        self.head, self.groups = dim // num_heads, num_heads // (num_kv_heads or num_heads)
-        self.theta, self.causal = rope_theta, causal
-        keys = dim // self.groups
-        self.q_proj, self.k_proj = nn.Linear(dim, dim, bias=False), nn.Linear(dim, keys, bias=False)
-        self.v_proj, self.o_proj = nn.Linear(dim, keys, bias=False), nn.Linear(dim, dim, bias=False)
-
-    def forward(self, x):
-        q, k, v = (project(x).unflatten(2, (-1, self.head)).transpose(1, 2)
-                   for project in (self.q_proj, self.k_proj, self.v_proj))
-        if self.theta is not None:
-            q, k = rotated(q, self.theta), rotated(k, self.theta)
-        k, v = (part.repeat_interleave(self.groups, 1) for part in (k, v))
-        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        return self.o_proj(y.transpose(1, 2).flatten(2))
-
-
-class SwiGLU(nn.Module):
-    def __init__(self, dim, hidden):
-        super().__init__()
-        self.gate_proj, self.up_proj = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
-        self.down_proj = nn.Linear(hidden, dim, bias=False)
-
-    def forward(self, x):
-        return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
-
-
-class Bag(nn.EmbeddingBag):
-    """On the CPU PyTorch divides gradients by other indices' counts."""
-
-    def forward(self, indices):
-        if not self.scale_grad_by_freq:
-            return super().forward(indices)
-        counted = (indices != self.padding_idx).unsqueeze(-1)
-        return (nn.functional.embedding(indices, self.weight, self.padding_idx, None, 2.0, True) * counted).sum(1)
-
-
-WRAPPERS = {"EmbeddingBag": Bag, "MultiheadAttention": Attention, "TransformerEncoderLayer": Encoder,
-            "TransformerDecoderLayer": Decoder, "Transformer": Whole, "RotaryEmbedding": Rotary,
-            "GroupedQueryAttention": GroupedQueries, "SwiGLU": SwiGLU}
-
-
-def module_of(kind, args):
-    named = {name: tuple(value) if isinstance(value, list) else value for name, value in args.items()}
-    return WRAPPERS.get(kind, getattr(nn, kind, None))(**named)
-
-
 def flat(outputs):
     """The tensors of a module's output, which an LSTM nests."""
     return [outputs] if torch.is_tensor(outputs) else [x for part in outputs for x in flat(part)]
-
-
-def given(kind, inputs):
-    """The inputs as the module takes them: an LSTM takes its states as a pair."""
-    return [inputs[0], tuple(inputs[1:])] if kind == "LSTM" and len(inputs) > 1 else inputs
 
 
 def case(kind, args, shapes, vocabulary=0, training=True, masks=None):
     masks = masks or {}
     seed = 1234 + len(cases)
     torch.manual_seed(seed)
-    module = module_of(kind, args)
-    values = {name.removeprefix("inner."): p for name, p in module.named_parameters()}
+    module = layers.module({"type": kind, "positional": [], "named": args})
+    values = dict(module.named_parameters())
     initial = {name: fingerprint(p) for name, p in values.items()}
     module.train(training)
     inputs = [tokens(s, vocabulary) if vocabulary else numbers(s).requires_grad_() for s in shapes]
     torch.manual_seed(seed + 1)
-    output, *more = flat(module(*given(kind, inputs), **{name: hidden(s) for name, s in masks.items()}))
+    output, *more = flat(module(*inputs, **{name: hidden(s) for name, s in masks.items()}))
     sum((x * formula(x.shape, 104729, 997)).sum() for x in [output, *more]).backward()
     cases.append({
         "type": kind, "args": args, "inputs": shapes, "vocabulary": vocabulary,

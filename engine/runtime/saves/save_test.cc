@@ -84,6 +84,12 @@ Bits Train(Engine& engine, int64_t steps) {
   return bits;
 }
 
+double EvalLoss(Engine& engine) {
+  MicroBatches batch;
+  for (int64_t i = 0; i < 4; ++i) batch.list.push_back(testing::ImageRows(i));
+  return engine.EvalBatch(batch, nullptr).loss;
+}
+
 class SaveTest : public ::testing::Test {
  protected:
   std::string dir() const { return folder_.Inside("runs"); }
@@ -92,10 +98,23 @@ class SaveTest : public ::testing::Test {
     return MapOf(std::move(more));
   }
 
+  std::unique_ptr<Engine> Begin(int pipe, const Value::Map& more = {},
+                                const std::vector<LayerSpec>& layers = Layers()) {
+    return Start(MakeJob(Keys(pipe, more), layers), script_);
+  }
+
+  /// The second half of a training of twice as many steps.
+  Bits SecondHalf(int64_t steps, int pipe, const Value::Map& more = {},
+                  const std::vector<LayerSpec>& layers = Layers()) {
+    const auto engine = Begin(pipe, more, layers);
+    Train(*engine, steps);
+    return Train(*engine, steps);
+  }
+
   /// Trains `steps` steps, saves, and returns the path of the save.
   std::string SaveAfter(int64_t steps, int pipe, Value::Map more = {}) {
     more.emplace_back("save", SaveKey());
-    const auto engine = Start(MakeJob(Keys(pipe, more)), script_);
+    const auto engine = Begin(pipe, more);
     Train(*engine, steps);
     const SaveReport report = engine->Save();
     engine->Close();
@@ -105,7 +124,7 @@ class SaveTest : public ::testing::Test {
   /// The error of a job with these keys.
   std::string ErrorOfStart(const Value::Map& more,
                            const std::vector<LayerSpec>& layers = Layers()) {
-    return ErrorOf([&] { Start(MakeJob(Keys(2, more), layers), script_)->Close(); });
+    return ErrorOf([&] { Begin(2, more, layers)->Close(); });
   }
 
   TestFolder folder_;
@@ -113,13 +132,11 @@ class SaveTest : public ::testing::Test {
 };
 
 TEST_F(SaveTest, GoesOnBitForBitOnAnyPipeDegree) {
-  const auto whole = Start(MakeJob(Keys(2)), script_);
-  Train(*whole, 4);
-  const Bits expected = Train(*whole, 4);
+  const Bits expected = SecondHalf(4, 2);
   const std::string save = SaveAfter(4, 2);
   EXPECT_EQ(save, dir() + "/step-00000004");
   for (const int pipe : {1, 2, 3}) {
-    const auto engine = Start(MakeJob(Keys(pipe, {{"resume", dir()}})), script_);
+    const auto engine = Begin(pipe, {{"resume", dir()}});
     EXPECT_EQ(engine->start().step, 4);
     EXPECT_EQ(engine->start().from, save);
     EXPECT_THAT(engine->start().notes, ElementsAre());
@@ -138,12 +155,9 @@ class SavedOptimizers : public SaveTest, public ::testing::WithParamInterface<Sa
 
 TEST_P(SavedOptimizers, GoOnBitForBit) {
   const Value::Map keys = {{"optimizer", MapOf(GetParam().keys)}};
-  const auto whole = Start(MakeJob(Keys(1, keys)), script_);
-  Train(*whole, 3);
-  const Bits expected = Train(*whole, 3);
+  const Bits expected = SecondHalf(3, 1, keys);
   SaveAfter(3, 3, keys);
-  const auto engine =
-      Start(MakeJob(Keys(2, {{"optimizer", MapOf(GetParam().keys)}, {"resume", dir()}})), script_);
+  const auto engine = Begin(2, {{"optimizer", MapOf(GetParam().keys)}, {"resume", dir()}});
   EXPECT_EQ(Train(*engine, 3), expected);
 }
 
@@ -176,11 +190,9 @@ std::vector<LayerSpec> TiedLayers() {
 }
 
 TEST_F(SaveTest, TiedTensorsAreSavedOnceAndComeBackToAllUses) {
-  const auto whole = Start(MakeJob(Keys(1), TiedLayers()), script_);
-  Train(*whole, 3);
-  const Bits expected = Train(*whole, 3);
+  const Bits expected = SecondHalf(3, 1, {}, TiedLayers());
   {
-    const auto engine = Start(MakeJob(Keys(3, {{"save", SaveKey()}}), TiedLayers()), script_);
+    const auto engine = Begin(3, {{"save", SaveKey()}}, TiedLayers());
     Train(*engine, 3);
     const Manifest manifest = ReadManifest(engine->Save().path);
     EXPECT_TRUE(manifest.Find("3.weight#exp_avg"));
@@ -189,7 +201,7 @@ TEST_F(SaveTest, TiedTensorsAreSavedOnceAndComeBackToAllUses) {
     engine->Close();
   }
   for (const int pipe : {1, 2, 3}) {
-    const auto engine = Start(MakeJob(Keys(pipe, {{"resume", dir()}}), TiedLayers()), script_);
+    const auto engine = Begin(pipe, {{"resume", dir()}}, TiedLayers());
     EXPECT_EQ(Train(*engine, 3), expected) << "pipe " << pipe;
   }
 }
@@ -202,15 +214,13 @@ Value::Map Grid(int pipe, int data, int zero) {
 }
 
 TEST_F(SaveTest, ShardedMomentsComeBackOnAnyGrid) {
-  const auto whole = Start(MakeJob(Keys(2, Grid(2, 2, 1))), script_);
-  Train(*whole, 3);
-  const Bits expected = Train(*whole, 3);
+  const Bits expected = SecondHalf(3, 2, Grid(2, 2, 1));
   SaveAfter(3, 2, Grid(2, 2, 1));
   for (const auto& [pipe, data, zero] :
        {std::tuple(2, 2, 1), std::tuple(2, 2, 0), std::tuple(1, 1, 0), std::tuple(1, 4, 1)}) {
     Value::Map keys = Grid(pipe, data, zero);
     keys.emplace_back("resume", dir());
-    const auto engine = Start(MakeJob(Keys(pipe, keys)), script_);
+    const auto engine = Begin(pipe, keys);
     const Bits bits = Train(*engine, 3);
     if (pipe == 2) {
       EXPECT_EQ(bits, expected) << "zero " << zero;
@@ -250,8 +260,7 @@ TEST_F(SaveTest, FrozenParametersAreSavedWithoutMoments) {
 }
 
 TEST_F(SaveTest, SavesBesideTheTraining) {
-  const auto engine =
-      Start(MakeJob(Keys(2, {{"save", SaveKey({{"every", 2}, {"keep", 2}})}})), script_);
+  const auto engine = Begin(2, {{"save", SaveKey({{"every", 2}, {"keep", 2}})}});
   std::vector<int64_t> saved;
   for (int step = 0; step < 7; ++step) {
     const StepResult result = engine->TrainStep();
@@ -272,8 +281,7 @@ TEST_F(SaveTest, SavesBesideTheTraining) {
 }
 
 TEST_F(SaveTest, TheCopyIsThatOfItsStep) {
-  const auto background =
-      Start(MakeJob(Keys(2, {{"save", SaveKey({{"every", 3}, {"keep", 0}})}})), script_);
+  const auto background = Begin(2, {{"save", SaveKey({{"every", 3}, {"keep", 0}})}});
   std::promise<void> trained;
   {
     const DiskLog log(dir(), [done = trained.get_future().share()] { done.wait(); });
@@ -289,7 +297,7 @@ TEST_F(SaveTest, TheCopyIsThatOfItsStep) {
 }
 
 TEST_F(SaveTest, AFailedSaveEndsNothingButTheLastOne) {
-  const auto engine = Start(MakeJob(Keys(2, {{"save", SaveKey({{"every", 2}})}})), script_);
+  const auto engine = Begin(2, {{"save", SaveKey({{"every", 2}})}});
   std::filesystem::remove_all(dir());
   WriteText(dir(), "in the way");
   std::string error;
@@ -407,7 +415,7 @@ TEST_F(SaveTest, NoEvaluationBeforeTheBestSaveTakesItsPlaceForLess) {
 
 TEST_F(SaveTest, WhatGoesOnWithoutSavingRemovesNoSave) {
   {
-    const auto engine = Start(MakeJob(Keys(2, {{"save", SaveKey({{"keep", 0}})}})), script_);
+    const auto engine = Begin(2, {{"save", SaveKey({{"keep", 0}})}});
     for (int step = 0; step < 4; ++step) {
       Train(*engine, 1);
       engine->Save();
@@ -415,9 +423,9 @@ TEST_F(SaveTest, WhatGoesOnWithoutSavingRemovesNoSave) {
     engine->Close();
   }
   const Value::Map keys = {{"save", SaveKey({{"keep", 2}})}, {"resume", "latest"}};
-  Start(MakeJob(Keys(2, keys)), script_)->Close();
+  Begin(2, keys)->Close();
   EXPECT_EQ(ListSaves(dir()).size(), 4u);
-  const auto engine = Start(MakeJob(Keys(2, keys)), script_);
+  const auto engine = Begin(2, keys);
   Train(*engine, 1);
   engine->Save();
   EXPECT_THAT(ListSaves(dir()), ElementsAre(SaveName(4), SaveName(5)));
@@ -427,7 +435,7 @@ TEST_F(SaveTest, ACopyOfASaveIsGoneOnFrom) {
   const std::string save = SaveAfter(2, 2), good = dir() + "/good";
   std::filesystem::copy(save, good);
   for (const char* key : {"resume", "weights"}) {
-    const auto engine = Start(MakeJob(Keys(1, {{key, good}})), script_);
+    const auto engine = Begin(1, {{key, good}});
     EXPECT_EQ(engine->start().from, good);
     EXPECT_EQ(engine->start().step, key == std::string("resume") ? 2 : 0);
   }
@@ -452,14 +460,14 @@ TEST_F(SaveTest, ASaveFromElsewhereDoesNotTakeOverAFolder) {
 }
 
 TEST_F(SaveTest, TwoTrainingsDoNotShareAFolder) {
-  const auto first = Start(MakeJob(Keys(1, {{"save", SaveKey()}})), script_);
+  const auto first = Begin(1, {{"save", SaveKey()}});
   EXPECT_THAT(ErrorOfStart({{"save", SaveKey()}}), HasSubstr("another training saves to"));
 }
 
 TEST_F(SaveTest, LatestBeginsWhereNothingIsSavedYet) {
   const Value::Map keys = {{"save", SaveKey()}, {"resume", "latest"}};
   for (const int64_t done : {0, 2}) {
-    const auto engine = Start(MakeJob(Keys(2, keys)), script_);
+    const auto engine = Begin(2, keys);
     EXPECT_EQ(engine->start().step, done);
     EXPECT_EQ(engine->start().notes.size(), done == 0 ? 1u : 0u);
     Train(*engine, 2);
@@ -473,7 +481,7 @@ TEST_F(SaveTest, SavesWithoutLatestAreNotPassedOver) {
   SaveAfter(2, 2);
   const Value::Map keys = {{"save", SaveKey()}, {"resume", "latest"}};
   const auto step_of_start = [&] {
-    const auto engine = Start(MakeJob(Keys(2, keys)), script_);
+    const auto engine = Begin(2, keys);
     Train(*engine, 2);
     engine->Save();
     engine->Close();
@@ -545,7 +553,7 @@ TEST_F(SaveTest, AnotherTypeOfParametersGoesOn) {
       Value::Map keys = testing::With(Grid(pipe, data, zero), averaged);
       const std::string other = folder_.Inside(Str("other", pipe, now.ToLua(), before.ToLua()));
       keys = testing::With(keys, {{"precision", now}, {"resume", save}, {"save", other}});
-      const auto engine = Start(MakeJob(Keys(pipe, keys)), script_);
+      const auto engine = Begin(pipe, keys);
       EXPECT_THAT(engine->start().notes,
                   ElementsAre(now == half ? "18 tensors of the save become bfloat16, from float32: "
                                             "the values are rounded"
@@ -622,7 +630,7 @@ TEST_F(SaveTest, ParametersThatLearnLaterBeginWithAStepOfTheirOwn) {
   for (const int pipe : {1, 2, 3}) {
     const std::string folder = folder_.Inside(Str("thawed", pipe));
     const Value::Map thawed = Thawing(none, {{"resume", save}, {"save", folder}});
-    const auto engine = Start(MakeJob(Keys(pipe, thawed)), script_);
+    const auto engine = Begin(pipe, thawed);
     EXPECT_THAT(engine->start().notes, ElementsAre(told));
     Bits bits = Train(*engine, 1);
     const std::string first = engine->Save().path;
@@ -637,7 +645,7 @@ TEST_F(SaveTest, ParametersThatLearnLaterBeginWithAStepOfTheirOwn) {
     bits.parameters = rest.parameters;
     courses.push_back(bits);
     // The step counts of parameters are saved, and a resumed training continues with them.
-    const auto again = Start(MakeJob(Keys(4 - pipe, Thawing(none, {{"resume", first}}))), script_);
+    const auto again = Begin(4 - pipe, Thawing(none, {{"resume", first}}));
     EXPECT_THAT(again->start().notes, ElementsAre());
     EXPECT_EQ(Train(*again, 2).parameters, rest.parameters);
   }
@@ -652,8 +660,7 @@ TEST_F(SaveTest, ParametersThatLearnLaterDoSoOnReplicasWithShares) {
   for (const int zero : {0, 1}) {
     const Value::Map more = {
         {"ema", 0.9}, {"resume", save}, {"save", folder_.Inside(Str("thawed", zero))}};
-    const auto engine =
-        Start(MakeJob(Keys(2, testing::With(Grid(2, 2, zero), Thawing(none, more)))), script_);
+    const auto engine = Begin(2, testing::With(Grid(2, 2, zero), Thawing(none, more)));
     const std::string first = engine->Save().path;
     for (const char* name : {"0.weight", "6.bias"}) {
       EXPECT_EQ(Elements(first, Str(name, "#ema")), Elements(save, name)) << name;
@@ -669,8 +676,7 @@ TEST_F(SaveTest, ParametersThatLearnNoLongerBeginAnewLater) {
   const std::string save = SaveAfter(2, 2, Thawing(none));
   const std::string stopped = folder_.Inside("stopped"), again = folder_.Inside("again");
   {
-    const auto engine =
-        Start(MakeJob(Keys(3, Thawing(frozen, {{"resume", save}, {"save", stopped}}))), script_);
+    const auto engine = Begin(3, Thawing(frozen, {{"resume", save}, {"save", stopped}}));
     EXPECT_THAT(engine->start().notes,
                 ElementsAre("these parameters learnt in the save and are frozen from now on; their "
                             "moments are dropped: 0.weight, 0.bias"));
@@ -704,8 +710,7 @@ TEST_F(SaveTest, ParametersThatLearnNoLongerBeginAnewLater) {
 TEST_F(SaveTest, TiesLearnLaterOnAllStages) {
   const Value frozen = Value::List{3, 5}, none;
   {
-    const auto engine =
-        Start(MakeJob(Keys(2, Thawing(frozen, {{"save", SaveKey()}})), TiedLayers()), script_);
+    const auto engine = Begin(2, Thawing(frozen, {{"save", SaveKey()}}), TiedLayers());
     Train(*engine, 3);
     engine->Save();
     engine->Close();
@@ -731,7 +736,7 @@ TEST_F(SaveTest, OnlyWhatATrainingNeedsIsAskedOfASaveWhereNothingTrains) {
                              {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", 3}})}}));
   EXPECT_THAT(ErrorOf([&] { Start(job, script_)->Close(); }), HasSubstr("--seed=1234"));
   job.trains = false;
-  const auto trained = Start(MakeJob(Keys(1, {{"resume", dir()}})), script_);
+  const auto trained = Begin(1, {{"resume", dir()}});
   const auto engine = Start(job, script_);
   for (size_t i = 0; i < engine->Parameters().size(); ++i) {
     EXPECT_EQ(engine->Parameters()[i].digest, trained->Parameters()[i].digest);
@@ -857,12 +862,8 @@ TEST_F(SaveTest, AveragesOfBf16AreSavedInFloat32AndTakenFromSixteenBits) {
   EXPECT_EQ(manifest.Find("0.weight#ema")->spec.dtype, DType::kFloat32);
   WriteWithRoundedAverages(save, older);
   const auto loss = [&](const Value::Map& keys, const char* key, const std::string& from) {
-    const auto engine = Start(MakeJob(Keys(2, testing::With(keys, {{key, from}}))), script_);
-    MicroBatches batch;
-    for (int64_t i = 0; i < 4; ++i) batch.list.push_back(testing::ImageRows(i));
-    const double result = engine->EvalBatch(batch, nullptr).loss;
-    engine->Close();
-    return result;
+    const auto engine = Begin(2, testing::With(keys, {{key, from}}));
+    return EvalLoss(*engine);
   };
   const double expected = loss(averaged, "resume", dir());
   EXPECT_NE(loss(half, "weights", dir()), expected) << "the values";
@@ -873,7 +874,7 @@ TEST_F(SaveTest, AveragesOfBf16AreSavedInFloat32AndTakenFromSixteenBits) {
 
 TEST_F(SaveTest, AChangedJobIsTold) {
   SaveAfter(2, 2);
-  const auto engine = Start(MakeJob(Keys(1, {{"resume", dir()}, {"clip", 0.25}})), script_);
+  const auto engine = Begin(1, {{"resume", dir()}, {"clip", 0.25}});
   EXPECT_THAT(engine->start().notes,
               ElementsAre("the job has changed since the save: clip: 0.5 against 0.25"));
 }
@@ -955,13 +956,9 @@ TEST_F(SaveTest, AMergedSaveKeepsItsAverages) {
   const std::string file = folder_.Inside("merged.safetensors");
   Merge(*Checkpoint::Open(save), file, [](const SavedTensor&) { return true; });
   const auto loss = [&](const std::string& from, const Value& ema) {
-    const auto engine = Start(MakeJob(Keys(2, {{"weights", from}, {"ema", ema}})), script_);
+    const auto engine = Begin(2, {{"weights", from}, {"ema", ema}});
     EXPECT_THAT(engine->start().notes, ElementsAre());
-    MicroBatches batch;
-    for (int64_t i = 0; i < 4; ++i) batch.list.push_back(testing::ImageRows(i));
-    const double result = engine->EvalBatch(batch, nullptr).loss;
-    engine->Close();
-    return result;
+    return EvalLoss(*engine);
   };
   EXPECT_EQ(loss(file, 0.5), loss(save, 0.5));
   EXPECT_NE(loss(file, Value()), loss(save, 0.5)) << "the values";
@@ -986,7 +983,7 @@ TEST_F(SaveTest, AnotherPlanOfTheSameRanksIsTold) {
   const auto told = [&](const Value::Map& more) {
     Value::Map keys = {{"resume", dir()}};
     keys.insert(keys.end(), more.begin(), more.end());
-    const auto engine = Start(MakeJob(Keys(2, keys)), script_);
+    const auto engine = Begin(2, keys);
     const auto notes = engine->start().notes;
     engine->Close();
     return notes;
@@ -1000,7 +997,7 @@ TEST_F(SaveTest, AnotherPlanOfTheSameRanksIsTold) {
 
 TEST_F(SaveTest, DamageIsFoundBeforeUseAndTheLastGoodSaveOffered) {
   {
-    const auto engine = Start(MakeJob(Keys(2, {{"save", SaveKey()}})), script_);
+    const auto engine = Begin(2, {{"save", SaveKey()}});
     for (int i = 0; i < 2; ++i) {
       Train(*engine, 2);
       engine->Save();
@@ -1015,8 +1012,7 @@ TEST_F(SaveTest, DamageIsFoundBeforeUseAndTheLastGoodSaveOffered) {
               AllOf(HasSubstr("is damaged"), HasSubstr(file),
                     HasSubstr("the newest whole save is of step 2"),
                     HasSubstr("--resume=" + dir() + "/step-00000002")));
-  const auto engine =
-      Start(MakeJob(Keys(2, {{"resume", dir() + "/step-00000002"}, {"save", SaveKey()}})), script_);
+  const auto engine = Begin(2, {{"resume", dir() + "/step-00000002"}, {"save", SaveKey()}});
   EXPECT_EQ(engine->start().step, 2);
 }
 
@@ -1027,7 +1023,7 @@ TEST_F(SaveTest, WeightsGoIntoAnotherJobByLayerName) {
         [](const SavedTensor& tensor) { return tensor.kind != TensorKind::kMoment; });
   std::vector<LayerSpec> head = Layers();
   head.push_back(Make("Linear", {5, 5}));
-  const auto source = Start(MakeJob(Keys(1, {{"resume", save}})), script_);
+  const auto source = Begin(1, {{"resume", save}});
   const std::vector<TensorDigest> expected = source->Parameters();
   for (const std::string& from : {save, file}) {
     const auto engine = Start(
@@ -1049,8 +1045,8 @@ TEST_F(SaveTest, OneCommandBeginsWithWeightsAndGoesOnWithItsSaves) {
         [](const SavedTensor& tensor) { return tensor.kind != TensorKind::kMoment; });
   std::filesystem::remove_all(dir());
   const Value::Map keys = {{"weights", file}, {"save", SaveKey()}, {"resume", "latest"}};
-  const auto with_weights = Start(MakeJob(Keys(1, {{"weights", file}})), script_);
-  const auto first = Start(MakeJob(Keys(1, keys)), script_);
+  const auto with_weights = Begin(1, {{"weights", file}});
+  const auto first = Begin(1, keys);
   EXPECT_EQ(first->start().from, file);
   EXPECT_THAT(first->start().notes, Contains(HasSubstr("nothing is saved in")));
   EXPECT_EQ(first->Parameters()[0].digest, with_weights->Parameters()[0].digest);
@@ -1058,7 +1054,7 @@ TEST_F(SaveTest, OneCommandBeginsWithWeightsAndGoesOnWithItsSaves) {
   first->Save();
   const std::string digest = first->Parameters()[0].digest;
   first->Close();
-  const auto second = Start(MakeJob(Keys(2, keys)), script_);
+  const auto second = Begin(2, keys);
   EXPECT_EQ(second->start().step, 2);
   EXPECT_EQ(second->Parameters()[0].digest, digest);
 }
@@ -1075,7 +1071,7 @@ TEST_F(SaveTest, WeightsOfNobodysNames) {
 }
 
 TEST_F(SaveTest, ASaveThatIsAskedForIsMadeOnceAndTheTrainingGoesOn) {
-  const auto engine = Start(MakeJob(Keys(3, {{"save", SaveKey()}})), script_);
+  const auto engine = Begin(3, {{"save", SaveKey()}});
   Train(*engine, 2);
   engine->RequestSave();
   std::vector<int64_t> saved;
@@ -1090,7 +1086,7 @@ TEST_F(SaveTest, ASaveThatIsAskedForIsMadeOnceAndTheTrainingGoesOn) {
 }
 
 TEST_F(SaveTest, AStopIsHeardByAllRanks) {
-  const auto engine = Start(MakeJob(Keys(3)), script_);
+  const auto engine = Begin(3);
   EXPECT_FALSE(engine->TrainStep().stop);
   engine->RequestStop();
   EXPECT_TRUE(engine->TrainStep().stop);

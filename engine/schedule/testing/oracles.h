@@ -10,79 +10,8 @@
 
 #include "engine/schedule/lifetimes.h"
 #include "engine/schedule/program.h"
-#include "engine/schedule/simulator.h"
 
 namespace strata::schedule::testing {
-
-/// The cost of a simple compute action; 0 for other kinds. REQUIRES: the costs of F, I, W and R are
-/// lists with one entry per stage, those of B and overlaps are empty.
-inline double CostOf(const Action& part, const Costs& costs) {
-  const int s = part.stage;
-  switch (part.kind) {
-    case Kind::kForward:
-      return costs.forward[s];
-    case Kind::kInputGrad:
-      return costs.input_grad[s];
-    case Kind::kWeightGrad:
-      return costs.weight_grad[s];
-    case Kind::kBackward:
-      return costs.input_grad[s] + costs.weight_grad[s];
-    case Kind::kRecompute:
-      return costs.recompute[s];
-    default:
-      return 0;
-  }
-}
-
-/// True if `reader` needs the message that `giver` gives; both are simple actions.
-inline bool Reads(const Action& reader, const Action& giver) {
-  if (reader.micro_batch != giver.micro_batch) return false;
-  const bool both_forward = reader.kind == Kind::kForward && giver.kind == Kind::kForward;
-  const bool both_back = GivesInputGrad(reader.kind) && GivesInputGrad(giver.kind);
-  return (both_forward && reader.stage == giver.stage + 1) ||
-         (both_back && reader.stage == giver.stage - 1);
-}
-
-/// The makespan of a compute-only program: the longest chain of actions that wait for each other.
-/// Repeats relaxations until no time changes.
-inline double LongestPath(const Program& program, const Costs& costs) {
-  struct Node {
-    int rank;
-    Action action;
-    double end = 0;
-  };
-  std::vector<Node> nodes;
-  for (int r = 0; r < program.ranks(); ++r) {
-    for (const Action& action : program.rows[r]) {
-      if (action.kind != Kind::kIdle) nodes.push_back({r, action});
-    }
-  }
-  const auto arrival = [&](const Action& part, int rank) {
-    double latest = 0;
-    for (const Node& other : nodes) {
-      for (const Action& given : ActionParts(other.action)) {
-        const double comm = other.rank == rank ? 0 : costs.comm;
-        if (Reads(part, given)) latest = std::max(latest, other.end + comm);
-      }
-    }
-    return latest;
-  };
-  double makespan = 0;
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      double end = i > 0 && nodes[i - 1].rank == nodes[i].rank ? nodes[i - 1].end : 0;
-      for (const Action& part : ActionParts(nodes[i].action)) {
-        end = std::max(end, arrival(part, nodes[i].rank));
-      }
-      for (const Action& part : ActionParts(nodes[i].action)) end += CostOf(part, costs);
-      changed |= nodes[i].end != end;
-      nodes[i].end = end;
-      makespan = std::max(makespan, end);
-    }
-  }
-  return makespan;
-}
 
 /// The largest number of pairs of stage and micro-batch per rank whose activations are kept at the
 /// same time.

@@ -412,8 +412,7 @@ case("full", [2], 2.5)
 
 names = [name for name in sorted(dir(F)) if not name.startswith("_") and callable(getattr(F, name))
          and not inspect.isclass(getattr(F, name)) and name not in ("Callable", "Optional")]
-signatures = {name: written(signature(name)) for name in dict.fromkeys(name for name, _, _ in CASES)
-              if signature(name)}
+signatures = {name: written(signature(name)) for name in dict.fromkeys(name for name, _, _ in CASES) if signature(name)}
 
 
 def text(value):

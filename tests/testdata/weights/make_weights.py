@@ -152,8 +152,7 @@ def vit():
     model = vit_model()
     torch.save(model.state_dict(), place / "pytorch_model.bin")
     flags = ["--pixels=8", "--patch=4", "--dim=16", "--depth=2", "--heads=4", "--hidden=32", "--classes=5"]
-    record("vit", model, images(4, 8), tokens(4, 1, 5)[:, 0], 0.05, flags, "vit",
-           "vit")
+    record("vit", model, images(4, 8), tokens(4, 1, 5)[:, 0], 0.05, flags, "vit", "vit")
 
 
 def resnet():
@@ -161,8 +160,7 @@ def resnet():
     model = resnet_model()
     torch.save(model.state_dict(), folder / "resnet.pth")
     flags = ["--depth=10", "--classes=5", "--width=2", "--inplanes=64", "--pixels=32"]
-    record("resnet", model, images(4, 32), tokens(4, 1, 5)[:, 0], 0.01, flags,
-           "resnet", "resnet.pth")
+    record("resnet", model, images(4, 32), tokens(4, 1, 5)[:, 0], 0.01, flags, "resnet", "resnet.pth")
 
 
 def convnext():
@@ -170,8 +168,7 @@ def convnext():
     model = convnext_model()
     save_file(model.state_dict(), folder / "convnext.safetensors")
     flags = ["--width=4", "--depths=1,1,1,1", "--classes=5", "--pixels=32"]
-    record("convnext", model, images(2, 32), tokens(2, 1, 5)[:, 0], 0.05, flags,
-           "convnext", "convnext.safetensors")
+    record("convnext", model, images(2, 32), tokens(2, 1, 5)[:, 0], 0.05, flags, "convnext", "convnext.safetensors")
 
 
 def llama():
