@@ -76,13 +76,13 @@ bool IsByOneDnn(const Kernel& k, const Traced& x, const LayerHost& host) {
 /// True if conv.cc takes Winograd's algorithm.
 bool IsByWinograd(const LayerSpec& spec, const Kernel& k, bool is_transposed) {
   const Value& padding = spec.args["padding"];
-  const bool pads_one = padding.is_string() ? padding == Value("same")
-                                            : AreAll(spec.Ints("padding"), 1);
+  const bool pads_one =
+      padding.is_string() ? padding == Value("same") : AreAll(spec.Ints("padding"), 1);
   return HasAvx512() && !is_transposed && !k.is_half() && k.window == Shape{3, 3} && pads_one &&
          spec.args["padding_mode"] == Value("zeros") && !k.is_strided && !k.is_dilated &&
          k.groups == 1 &&
-         winograd::Suits({k.images(), k.inputs(), k.outputs(), k.from.spec.shape[2],
-                          k.from.spec.shape[3]});
+         winograd::Suits(
+             {k.images(), k.inputs(), k.outputs(), k.from.spec.shape[2], k.from.spec.shape[3]});
 }
 
 ConvScratch OfWinograd(const Kernel& k, int threads) {

@@ -93,8 +93,8 @@ TEST(ConvMemory, IsWhatTheKernelsAllocate) {
     const double weight_grad = PeakOf([&] { pass.weight_gradients->Run(); });
 
     LayerTape tape({{c.input, DType::kFloat32}}, 1, 1, nullptr, DType::kFloat32, {.is_cpu = true});
-    const LayerCost cost = tape.Finish(
-        TraceLayer(tape, spec, tape.inputs(), {{y[0].sizes().vec(), DType::kFloat32}}));
+    const LayerCost cost =
+        tape.Finish(TraceLayer(tape, spec, tape.inputs(), {{y[0].sizes().vec(), DType::kFloat32}}));
     const auto X = static_cast<double>(x.nbytes()), Y = static_cast<double>(y[0].nbytes());
     const auto expect = [&](const char* what, double predicted, double measured) {
       EXPECT_NEAR(predicted / measured, 1, 0.1) << what << ": " << predicted << " " << measured;

@@ -1,7 +1,7 @@
-// A kind of change (Kind) is a list of variants, from the one that costs least to the one that saves
-// most memory. WaysToFit() takes of each kind the cheapest variant that fits. A combination of kinds
-// has the variants that take one of each; to keep them few, recomputation and smaller micro-batches
-// take part with their last variant only.
+// A kind of change (Kind) is a list of variants, from the one that costs least to the one that
+// saves most memory. WaysToFit() takes of each kind the cheapest variant that fits. A combination
+// of kinds has the variants that take one of each; to keep them few, recomputation and smaller
+// micro-batches take part with their last variant only.
 #include "engine/search/fit_ways.h"
 
 #include <algorithm>
@@ -77,8 +77,8 @@ constexpr Kind kKinds[] = {Recomputing, SmallerMicroBatches, MoreStages, Shardin
 
 /// What decides between two ways that fit.
 std::tuple<int, double> Price(const FitWay& way) {
-  return {way.needs.ranks, way.needs.step / static_cast<double>(std::max<int64_t>(
-                               way.needs.samples, 1))};
+  return {way.needs.ranks,
+          way.needs.step / static_cast<double>(std::max<int64_t>(way.needs.samples, 1))};
 }
 
 class Ways {
@@ -188,11 +188,12 @@ std::string RecomputeNote(const Job& job, const PredictNeeds& predict) {
            (1 - kLeastSaving) * static_cast<double>(kept->memory);
   };
   if (saves(*now) || !saves(*each)) return "";
-  return Str("recompute = true saves nothing here: a stage that runs forward again has all of its "
-             "activations at once, ",
-             ShowBytes(now->memory), " at the peak; recompute = \"every:1\" would need ",
-             ShowBytes(each->memory), ", with a step of ", FormatSeconds(each->step),
-             " in place of ", FormatSeconds(now->step));
+  return Str(
+      "recompute = true saves nothing here: a stage that runs forward again has all of its "
+      "activations at once, ",
+      ShowBytes(now->memory), " at the peak; recompute = \"every:1\" would need ",
+      ShowBytes(each->memory), ", with a step of ", FormatSeconds(each->step), " in place of ",
+      FormatSeconds(now->step));
 }
 
 }  // namespace strata

@@ -15,12 +15,12 @@ namespace strata {
 
 /// The prediction for a job's own plan.
 struct PlanNeeds {
-  int64_t memory = 0;  ///< bytes, of what the limit is for: the fullest rank, or all ranks
-  double step = 0;     ///< seconds
-  int64_t samples = 0; ///< of a step, over all replicas
+  int64_t memory = 0;   ///< bytes, of what the limit is for: the fullest rank, or all ranks
+  double step = 0;      ///< seconds
+  int64_t samples = 0;  ///< of a step, over all replicas
   int ranks = 1;
-  int data = 1;   ///< replicas
-  int layers = 1; ///< the most stages that the plan could have
+  int data = 1;    ///< replicas
+  int layers = 1;  ///< the most stages that the plan could have
 };
 /// The needs of a plan, without the memory.
 PlanNeeds NeedsOf(const Plan& plan, double step);

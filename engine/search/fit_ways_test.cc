@@ -24,7 +24,8 @@ std::optional<PlanNeeds> ByNumbers(const Job& job) {
   const int pipe = std::max(job.parallel.pipe, 1), data = std::max(job.parallel.data, 1);
   const bool each = job.recompute.method == RecomputeSpec::Method::kEvery;
   const int64_t state = 200 + 100 / (job.zero ? data : 1);
-  const int64_t kept = 100 * batch.micro_batch_size / (each ? 4 / std::min(job.recompute.every, 4) : 1);
+  const int64_t kept =
+      100 * batch.micro_batch_size / (each ? 4 / std::min(job.recompute.every, 4) : 1);
   const auto samples = static_cast<double>(batch.size);
   return PlanNeeds{.memory = state / pipe + kept,
                    .step = samples * (each ? 1.3 : 1) / pipe + 0.1 * batch.micro_batches,
@@ -54,17 +55,20 @@ TEST(WaysToFit, AreTheBestOfEachKind) {
     std::vector<std::string> flags;
   } const cases[] = {
       // All kinds fit; more ranks are dearer than more time.
-      {JobOf(1, 1, 4), 650,
+      {JobOf(1, 1, 4),
+       650,
        {"--batch.micro_batches=8 --batch.micro_batch_size=2", "--recompute=every:2",
         "--zero=1 --data=2"}},
       // Recomputation alone is not enough.
-      {JobOf(1, 1, 4), 390,
+      {JobOf(1, 1, 4),
+       390,
        {"--recompute=every:1 --batch.micro_batches=16 --batch.micro_batch_size=1",
         "--batch.micro_batches=16 --batch.micro_batch_size=1 --zero=1 --data=2",
         "--batch.micro_batches=16 --batch.micro_batch_size=1 --pipe=2"}},
       {JobOf(1, 2, 1), 360, {"--zero=1", "--recompute=every:2", "--pipe=2"}},
       // All of them together.
-      {JobOf(1, 1, 4), 70,
+      {JobOf(1, 1, 4),
+       70,
        {"--recompute=every:1 --batch.micro_batches=16 --batch.micro_batch_size=1 --pipe=8"}},
       {JobOf(1, 1, 4), 20, {}}};
   for (const auto& c : cases) {
@@ -82,7 +86,8 @@ TEST(WaysToFit, LeavesOutWhatIsImpossible) {
   };
   EXPECT_EQ(FlagsOf(WaysToFit(job, 600, predict)),
             (std::vector<std::string>{"--recompute=every:2", "--pipe=2"}));
-  EXPECT_THAT(WaysToFit(job, 600, [](const Job&) { return std::optional<PlanNeeds>(); }), IsEmpty());
+  EXPECT_THAT(WaysToFit(job, 600, [](const Job&) { return std::optional<PlanNeeds>(); }),
+              IsEmpty());
 }
 
 TEST(FitWaysText, HasMemoryAndStepOfEach) {

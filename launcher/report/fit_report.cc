@@ -31,8 +31,8 @@ PredictNeeds FitReport::Predictions(Of of) const {
     }
     if (!tried.trouble.empty()) return std::nullopt;
     PlanNeeds needs = NeedsOf(tried.plan, tried.forecast.step());
-    needs.memory = of == Of::kAllRanks ? AllMemory(tried.plan, tried.forecast)
-                                       : tried.forecast.peak_memory();
+    needs.memory =
+        of == Of::kAllRanks ? AllMemory(tried.plan, tried.forecast) : tried.forecast.peak_memory();
     return needs;
   };
 }
@@ -45,8 +45,7 @@ Plan FitReport::Planned(const std::function<Plan()>& plan) const {
     const PredictNeeds predict = Predictions(Of::kFullestRank);
     const std::optional<PlanNeeds> now = predict(job_);
     if (!now || now->memory <= job_.memory) throw;  // it is impossible for another reason
-    throw ConfigError(
-        Str(error.what(), "\n", FitWaysText(WaysToFit(job_, job_.memory, predict))));
+    throw ConfigError(Str(error.what(), "\n", FitWaysText(WaysToFit(job_, job_.memory, predict))));
   }
 }
 
@@ -59,8 +58,8 @@ std::string FitReport::TooLargeText(const Plan& plan, const StepForecast& step) 
   const int64_t needed = AllMemory(plan, step), most = ReadMachineMemory().most;
   if (plan.device != "cpu" || needed <= most) return "";
   return Str("this plan does not fit: its ranks need ", ShowBytes(needed), ", this machine has ",
-             ShowBytes(most), "\n",
-             FitWaysText(WaysToFit(job_, most, Predictions(Of::kAllRanks))), "\n");
+             ShowBytes(most), "\n", FitWaysText(WaysToFit(job_, most, Predictions(Of::kAllRanks))),
+             "\n");
 }
 
 }  // namespace strata::launcher

@@ -88,10 +88,11 @@ PredictNeeds PredictionsOn(const Value& flags, Script* script) {
 
 std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const search::SimulatedRun run = RunOf(job, flags, /*slowed=*/true, script);
-  const auto limit = static_cast<int64_t>(run.cluster.memory());
-  const bool fits = run.usual.memory <= run.cluster.memory();
+  const double needed = static_cast<double>(run.usual.memory), most = run.cluster.memory();
+  const bool fits = needed <= most;
   const PredictNeeds predict = PredictionsOn(flags, script);
-  const std::vector<FitWay> ways = fits ? std::vector<FitWay>() : WaysToFit(job, limit, predict);
+  const std::vector<FitWay> ways =
+      fits ? std::vector<FitWay>() : WaysToFit(job, static_cast<int64_t>(most), predict);
   const std::string note = RecomputeNote(job, predict);
   if (flags["json"].as_bool()) {
     Value record = RunRecord(run);
@@ -100,9 +101,9 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
   }
   std::string text;
   if (!fits) {
-    text += Str("this plan does not fit: the fullest rank needs ", FormatBytes(run.usual.memory),
-                ", a device has ", FormatBytes(run.cluster.memory()), " for the training\n",
-                FitWaysText(ways), "\n");
+    text +=
+        Str("this plan does not fit: the fullest rank needs ", FormatBytes(needed),
+            ", a device has ", FormatBytes(most), " for the training\n", FitWaysText(ways), "\n");
   }
   text += RunText(run);
   return note.empty() ? text : Str(text, "note: ", note, "\n");

@@ -82,9 +82,8 @@ inline int64_t ConvolutionScratch(const Sizes& sizes, int64_t threads) {
 inline int64_t WeightGradientScratch(const Sizes& sizes, int64_t threads) {
   const int64_t row = RoundedUp(sizes.block_tiles());
   const int64_t at_once = ChannelsAtOnce(sizes.outputs, sizes.inputs, threads);
-  return kPlaces *
-         (PlaneOf(row, sizes.inputs) + PlaneOf(sizes.outputs, sizes.inputs) +
-          WorkersOn(sizes.outputs, at_once, threads) * PlaneOf(at_once, row));
+  return kPlaces * (PlaneOf(row, sizes.inputs) + PlaneOf(sizes.outputs, sizes.inputs) +
+                    WorkersOn(sizes.outputs, at_once, threads) * PlaneOf(at_once, row));
 }
 
 }  // namespace strata::winograd
