@@ -93,7 +93,6 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const PredictNeeds predict = PredictionsOn(flags, script);
   const std::vector<FitWay> ways =
       fits ? std::vector<FitWay>() : WaysToFit(job, static_cast<int64_t>(most), predict);
-  const std::string note = RecomputeNote(job, predict);
   if (flags["json"].as_bool()) {
     Value record = RunRecord(run);
     if (!fits) record.Set("ways", FitWaysValue(ways));
@@ -106,6 +105,7 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
             ", a device has ", FormatBytes(most), " for the training\n", FitWaysText(ways), "\n");
   }
   text += RunText(run);
+  const std::string note = RecomputeNote(job, predict);
   return note.empty() ? text : Str(text, "note: ", note, "\n");
 }
 
