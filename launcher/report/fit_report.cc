@@ -23,6 +23,9 @@ int64_t AllMemory(const Plan& plan, const StepForecast& step) {
 
 PredictNeeds FitReport::Predictions(Of of) const {
   return [this, of](const Job& job) -> std::optional<PlanNeeds> {
+    const bool has_more_ranks =
+        job.parallel.pipe != job_.parallel.pipe || job.parallel.data != job_.parallel.data;
+    if (of == Of::kAllRanks && has_more_ranks) return std::nullopt;  // they share one memory
     Alternative tried = TryJobHere(job, options_, script_);
     if (!tried.trouble.empty() && job.memory > 0) {  // perhaps it only exceeds the limit
       Job unlimited = job;
