@@ -53,6 +53,7 @@ Job Pictures(int64_t pixels, int64_t size) {
                 Make("Linear", {16, 10})};
   job.input = TensorSpec{{3, pixels, pixels}};
   job.batch = {.micro_batches = 1, .micro_batch_size = size};
+  job.optimizer.type = "adam";
   return WithRest(job);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/tensors/allocator.h"
+#include "engine/base/text.h"
 #include "engine/layers/layer_tape.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/testing.h"

@@ -93,7 +93,7 @@ TEST(WaysToFit, LeavesOutWhatIsImpossible) {
 TEST(FitWaysText, HasMemoryAndStepOfEach) {
   EXPECT_EQ(FitWaysText({{"--zero=1", {.memory = 3 << 20, .step = 0.25, .ranks = 4}}}),
             "to make it fit, the cheapest first  memory    step    ranks\n"
-            "--zero=1                            3.00 MiB  250 ms  4\n");
+            "--zero=1                            3.00 MiB  250 ms      4\n");
   EXPECT_THAT(FitWaysText({}), HasSubstr("nor do all of them together"));
 }
 
@@ -113,6 +113,7 @@ TEST(RecomputeNote, IsForAStageThatSavesNothing) {
   }
   job.input = TensorSpec{{64, 32}};
   job.loss = Make("MSELoss");
+  job.optimizer.type = "adam";
   job.batch = {.micro_batches = 4, .micro_batch_size = 8};
   job.device = "cpu";
   EXPECT_EQ(RecomputeNote(job, Planned), "");
