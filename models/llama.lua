@@ -4,9 +4,25 @@
 local strata = require "strata"
 local nn = strata.nn
 
+-- The published models. `1b` is TinyLlama 1.1B, `7b` Llama 2, `8b` and `70b` Llama 3, `405b` Llama 3.1 (whose scaling of
+-- the rotary positions for texts of more than 8,192 tokens is left out). `small` is the default.
+local published = {
+  small    = { dim = 128, depth = 4, heads = 4, kv_heads = 2, hidden = 352, vocab = 256, theta = 10000 },
+  ["1b"]   = { dim = 2048, depth = 22, heads = 32, kv_heads = 4, hidden = 5632, vocab = 32000, theta = 10000 },
+  ["7b"]   = { dim = 4096, depth = 32, heads = 32, kv_heads = 32, hidden = 11008, vocab = 32000, theta = 10000 },
+  ["8b"]   = { dim = 4096, depth = 32, heads = 32, kv_heads = 8, hidden = 14336, vocab = 128256, theta = 500000 },
+  ["70b"]  = { dim = 8192, depth = 80, heads = 64, kv_heads = 8, hidden = 28672, vocab = 128256, theta = 500000 },
+  ["405b"] = { dim = 16384, depth = 126, heads = 128, kv_heads = 8, hidden = 53248, vocab = 128256, theta = 500000 },
+}
+
 -- Options, each of which is also a flag (--path=...):
+--   variant   the row of the table above that the options below are taken from, unless they are given
+local variant = strata.options { variant = "small" }.variant
+local of = published[variant] or error("--variant is small, 1b, 7b, 8b, 70b or 405b, not " .. variant)
+
 --   path      a text, or a folder of texts, to train on
 --   seq       tokens that the model sees at once
+--   eps       small number that RMSNorm adds to avoid a division by 0
 --   vocab     number of different tokens; 256 = bytes
 --   dim       width: numbers per token
 --   depth     Transformer layers
@@ -14,10 +30,9 @@ local nn = strata.nn
 --   kv_heads  attention heads for keys and values; heads must be a multiple
 --   hidden    width inside the feed-forward part of a layer
 --   theta     base of the rotary positions
---   eps       small number that RMSNorm adds to avoid a division by 0
 local opt = strata.options {
-  path = "/usr/share/common-licenses", seq = 64, vocab = 256,
-  dim = 128, depth = 4, heads = 4, kv_heads = 2, hidden = 352, theta = 10000, eps = 1e-5,
+  path = "/usr/share/common-licenses", seq = 64, eps = 1e-5, vocab = of.vocab, dim = of.dim, depth = of.depth,
+  heads = of.heads, kv_heads = of.kv_heads, hidden = of.hidden, theta = of.theta,
 }
 
 local Block = strata.layer {

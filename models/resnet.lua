@@ -15,7 +15,7 @@ local nn = strata.nn
 local opt = strata.options { depth = 18, classes = 1000, stem = "imagenet", width = 64, inplanes = 0, pixels = 224 }
 
 local blocks = ({[10] = {1, 1, 1, 1}, [18] = {2, 2, 2, 2}, [34] = {3, 4, 6, 3}, [50] = {3, 4, 6, 3}})[opt.depth]
-  or error("--depth is 18, 34 or 50, not " .. opt.depth)
+  or error("--depth is 10, 18, 34 or 50, not " .. opt.depth)
 local small = opt.stem == "cifar" or opt.stem ~= "imagenet" and error("--stem is imagenet or cifar, not " .. opt.stem)
 local wider = opt.depth == 50 and 4 or 1  -- the channels of a block's output, divided by those inside it
 

@@ -56,8 +56,8 @@ void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int lay
 }
 
 LayerCost CostOf(const LayerSpec& spec, const TensorSpecs& inputs, const TensorSpecs& outputs,
-                 int model, Script* script, DType compute) {
-  LayerTape tape(inputs, spec.input_shard ? model : 1, model, script, compute);
+                 int model, Script* script, DType compute, const LayerHost& host) {
+  LayerTape tape(inputs, spec.input_shard ? model : 1, model, script, compute, host);
   return tape.Finish(TraceLayer(tape, spec, tape.inputs(), outputs));
 }
 
@@ -98,7 +98,8 @@ std::vector<TensorSpecs> LayerInputs(const std::vector<LayerSpec>& layers, const
 }
 
 ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
-                   const std::vector<TensorSpecs>& outputs, int model, Script* script) {
+                   const std::vector<TensorSpecs>& outputs, int model, Script* script,
+                   const LayerHost& host) {
   const bool loss_takes_parts = model > 1 && TakesParts(job.loss);
   const std::vector<LayerSpec> layers =
       model > 1 ? LayOut(job.layers, loss_takes_parts) : job.layers;
@@ -111,7 +112,7 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerCost& cost = costs.layers.emplace_back();
     if (!input.empty()) {
-      cost = CostOf(layers[i], inputs[i], outputs[i], model, script, job.precision.compute);
+      cost = CostOf(layers[i], inputs[i], outputs[i], model, script, job.precision.compute, host);
     }
     AddParameters(job, layers, static_cast<int>(i), model, states, cost);
     cost.runs_once = HasMaxNorm(layers[i]);

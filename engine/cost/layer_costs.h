@@ -95,7 +95,8 @@ std::vector<TensorSpecs> LayerInputs(const std::vector<LayerSpec>& layers, const
 /// micro-batch. `script` may be null if no layer is scripted. If `input` is empty, only the
 /// parameters are counted. The seconds are not set.
 ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
-                   const std::vector<TensorSpecs>& outputs, int model, Script* script);
+                   const std::vector<TensorSpecs>& outputs, int model, Script* script,
+                   const LayerHost& host = {});
 
 /// The seconds of a pass: the longer of computing and moving memory, plus communication and
 /// launches, which overlap with neither.

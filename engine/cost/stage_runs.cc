@@ -124,11 +124,13 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
   }
   for (int i = run.end - 1; i >= std::max(run.begin, first_with_gradient_); --i) {
     const LayerCost& cost = layer(i);
+    const bool gives = gives_gradient(i);
     const int64_t gradients =
-        cost.output_bytes + (gives_gradient(i) ? cost.input_bytes - cost.carried_input : 0);
+        cost.output_bytes + (gives ? cost.input_bytes - cost.carried_input : 0);
+    const int64_t scratch = std::max(cost.backward_scratch, gives ? cost.input_grad_scratch : 0);
     const int64_t still = kept[i - run.begin + 1];
     const int64_t deferred = defers ? deferred_after_[i - begin_] : 0;
-    peak = std::max(peak, still + deferred + gradients + cost.backward_scratch);
+    peak = std::max(peak, still + deferred + gradients + scratch);
   }
   return peak;
 }

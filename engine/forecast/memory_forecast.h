@@ -13,8 +13,9 @@
 
 namespace strata {
 
-/// Bytes of the tensors of one rank at the moment of the step when they are most. Memory outside of
-/// tensors (code, LibTorch itself, scratch memory inside kernels) is not included.
+/// Bytes of the tensors of one rank at the moment of the step when they are most, with what the
+/// kernels of convolutions allocate on a CPU. Other memory (code, LibTorch itself, the libraries of
+/// a GPU) is not included.
 struct RankMemory {
   int rank = 0;         ///< on the pipe axis
   int64_t weights = 0;  ///< values, including frozen ones and buffers such as BatchNorm's

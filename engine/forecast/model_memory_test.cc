@@ -19,6 +19,7 @@ Job WithRest(Job job) {
   job.loss = Make("CrossEntropyLoss");
   job.parallel.pipe = 2;
   job.device = "cpu";
+  job.threads = 1;
   return job;
 }
 
@@ -36,6 +37,22 @@ Job Digits() {
                 Make("Linear", {64, 10})};
   job.input = TensorSpec{{1, 8, 8}};
   job.batch = {.micro_batches = 4, .micro_batch_size = 16};
+  job.optimizer.type = "adam";
+  return WithRest(job);
+}
+
+/// Convolutions over large images. oneDNN copies their tensors into layouts of its own.
+Job Pictures(int64_t pixels, int64_t size) {
+  Job job;
+  job.layers = {Make("Conv2d", {3, 16, 3}, {{"padding", 1}}),
+                Make("ReLU"),
+                Make("Conv2d", {16, 16, 3}, {{"stride", 2}, {"padding", 1}}),
+                Make("ReLU"),
+                Make("AdaptiveAvgPool2d", {1}),
+                Make("Flatten"),
+                Make("Linear", {16, 10})};
+  job.input = TensorSpec{{3, pixels, pixels}};
+  job.batch = {.micro_batches = 1, .micro_batch_size = size};
   job.optimizer.type = "adam";
   return WithRest(job);
 }
@@ -95,6 +112,10 @@ TEST(ForecastMemoryTest, IsWithinATenthOfWhatWasMeasured) {
       {"digits gpipe", With(Digits(), "gpipe", false, 2), 3.461},
       {"digits again", With(Digits(), "1f1b", true, 2), 1.641},
       {"digits alone", With(Digits(), "1f1b", false, 1), 2.325},
+      {"pictures 256", With(Pictures(256, 1), "1f1b", false, 1), 17.77},
+      {"pictures 512", With(Pictures(512, 1), "1f1b", false, 1), 71.02},
+      {"pictures 1024", With(Pictures(1024, 1), "1f1b", false, 1), 284.0},
+      {"two pictures", With(Pictures(1024, 2), "1f1b", false, 1), 568.0},
       {"textlm", With(TextLm(), "1f1b", false, 2), 41.07},
       {"textlm gpipe", With(TextLm(), "gpipe", false, 2), 69.11},
       {"textlm alone", With(TextLm(), "1f1b", false, 1), 47.82},

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/layers/conv_memory.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/kernels/add_to.h"
@@ -49,15 +50,11 @@ bool LeavesPlaces(const at::Tensor& x, const at::Tensor& weight) {
   return !std::ranges::equal(input, kernel, std::greater_equal<>());
 }
 
-/// True if the weight gradient is faster as one matrix product over unfolded images (im2col): for a
-/// large weight and few output positions. Then oneDNN's convolution spends its time on the weight:
-/// for 8 images of 4x4, 512 to 512 channels, it takes 5.0 ms and the unfolded product 3.1 ms (AMD
-/// Zen 5, one core).
-bool PaysToUnfold(const Geometry& g, const at::Tensor& dy, const at::Tensor& weight) {
-  constexpr int64_t kLarge = 1 << 20;
-  const int64_t places = dy.numel() / dy.size(1);
+/// True if the weight gradient is computed by AddUnfolded().
+bool IsUnfolded(const Geometry& g, const at::Tensor& dy, const at::Tensor& weight) {
   return dy.is_cpu() && dy.scalar_type() == at::kFloat && dy.dim() == 4 && !g.transposed &&
-         g.groups == 1 && weight.numel() >= kLarge && 2 * places <= weight.size(0);
+         g.groups == 1 &&
+         layers::PaysToUnfold(weight.numel(), weight.size(0), dy.numel() / dy.size(1));
 }
 
 /// Reorders a tensor (N, channels, positions) to (channels, N * positions).
@@ -97,7 +94,7 @@ class ConvNode : public WeightNode {
     return [=, geometry = geometry_, stale = stale_, dweight = weight_grad(), dbias = bias_grad()] {
       const bool is_stale = stale && stale->Take(dweight);
       const bool by_winograd = ByWinograd(geometry, x, weight);
-      if (by_winograd || PaysToUnfold(geometry, dy, weight)) {
+      if (by_winograd || IsUnfolded(geometry, dy, weight)) {
         by_winograd ? winograd::AddWeightGradient(dweight, dy, x, is_stale)
                     : AddUnfolded(geometry, dy, x, dweight, is_stale);
         if (dbias.defined()) dbias.add_(dy.sum({0, 2, 3}));

@@ -3,6 +3,7 @@
 #include <functional>
 #include <utility>
 
+#include "engine/layers/conv_memory.h"
 #include "engine/layers/cost_rules.h"
 #include "engine/layers/rules.h"
 
@@ -83,6 +84,16 @@ Traced ApplyOuterPadding(LayerTape& tape, const LayerSpec& spec, const Traced& x
   return copy;
 }
 
+/// Adds the scratch memory of the kernels. `padded` is x, or its copy with padding; the copy's
+/// gradient exists before x's.
+void AddScratch(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& padded,
+                const Traced& y) {
+  const ConvScratch scratch = ScratchOf(spec, padded, y, tape.host());
+  const double copy = padded.storage == x.storage ? 0 : padded.bytes();
+  tape.Scratch(copy + scratch.forward, spec.frozen ? 0 : scratch.weight_grad);
+  tape.InputGradientScratch(std::max(copy, scratch.input_grad + copy - (copy > 0 ? x.bytes() : 0)));
+}
+
 /// The cost of a convolution. Each position of the output (if transposed, of the input) is
 /// multiplied with all elements of the weight once.
 std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vector<Traced>& inputs,
@@ -94,7 +105,11 @@ std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vect
                                              : y.elements() / spec.Number("out_channels");
   MultiplyDeferred(tape, spec, x, y, 2 * meetings * weights, weights);
   tape.Keep(x);
-  tape.Scratch(0, 4 * weights);  // the weight's gradient is computed, then added
+  if (tape.host().is_cpu) {
+    AddScratch(tape, spec, inputs[0], x, y);
+  } else {
+    tape.Scratch(0, 4 * weights);  // the weight's gradient is computed, then added
+  }
   return {y};
 }
 

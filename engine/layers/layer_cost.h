@@ -10,6 +10,12 @@ namespace strata {
 
 struct LayerPart;
 
+/// Where layers run. The scratch memory of their kernels depends on it.
+struct LayerHost {
+  bool is_cpu = false;  ///< false: on a GPU, or not known; then no kernel's own memory is counted
+  int threads = 1;      ///< of a rank
+};
+
 /// One pass of a layer: forward, gradient of the input, or gradient of the weights.
 struct Work {
   double flops = 0;       ///< floating-point operations; a multiply-add is two
@@ -68,6 +74,9 @@ struct LayerCost {
   // output, nor, in the backward, the gradients of input and output.
   int64_t forward_scratch = 0;
   int64_t backward_scratch = 0;
+  /// The peak of the input gradient alone, if it is above backward_scratch. A layer whose input
+  /// needs no gradient does not have it.
+  int64_t input_grad_scratch = 0;
 
   bool runs_once = false;  ///< the forward must not be recomputed (HasMaxNorm())
   bool is_guess = false;   ///< the work is estimated: a script computes the layer

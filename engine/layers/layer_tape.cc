@@ -19,8 +19,8 @@ TensorSpecs SpecsOf(const std::vector<Traced>& tensors) {
 }
 
 LayerTape::LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script,
-                     DType compute)
-    : model_(model), script_(script), compute_(compute) {
+                     DType compute, const LayerHost& host)
+    : model_(model), script_(script), compute_(compute), host_(host) {
   cost_.parts.emplace_back();
   for (const TensorSpec& input : inputs) inputs_.push_back(Fresh(input, input_parts));
 }
@@ -100,6 +100,10 @@ void LayerTape::Cross(double forward, double input_grad) {
 void LayerTape::Scratch(double forward, double backward) {
   cost_.forward_scratch = std::max(cost_.forward_scratch, Allocated(forward));
   cost_.backward_scratch = std::max(cost_.backward_scratch, Allocated(backward));
+}
+
+void LayerTape::InputGradientScratch(double bytes) {
+  cost_.input_grad_scratch = std::max(cost_.input_grad_scratch, Allocated(bytes));
 }
 
 void LayerTape::Measured(const LayerMemory& memory) {

@@ -35,7 +35,7 @@ class LayerTape {
   /// `input_parts` is Traced::parts of the inputs, `model` the number of ranks of the model axis.
   /// `script` may be null if no layer is scripted. `compute` is the type in place of float32.
   LayerTape(const TensorSpecs& inputs, int input_parts, int model, Script* script,
-            DType compute = DType::kFloat32);
+            DType compute = DType::kFloat32, const LayerHost& host = {});
 
   /// While an object lives, recorded work is also added to a LayerPart of this kind. Of nested
   /// objects only the innermost receives the work.
@@ -54,6 +54,7 @@ class LayerTape {
   const std::vector<Traced>& inputs() const { return inputs_; }
   int model() const { return model_; }
   Script* script() const { return script_; }
+  const LayerHost& host() const { return host_; }
   /// The type in place of float32 for tensors made from now on: that of half precision, or the
   /// layer's own `dtype`.
   DType compute() const { return compute_; }
@@ -93,6 +94,8 @@ class LayerTape {
   /// Raises the peak of additional memory (LayerCost::forward_scratch, backward_scratch) to these
   /// bytes.
   void Scratch(double forward, double backward);
+  /// Raises the peak of the input gradient (LayerCost::input_grad_scratch).
+  void InputGradientScratch(double bytes);
   /// Adds the memory that was measured for a scripted layer, in addition to its inputs and outputs.
   void Measured(const LayerMemory& memory);
   void Guess() { cost_.is_guess = true; }
@@ -120,6 +123,7 @@ class LayerTape {
   const int model_;
   Script* const script_;
   DType compute_;
+  const LayerHost host_;
   std::vector<Traced> inputs_;
   std::vector<Storage> storages_;
   double deferred_ = 0;  // bytes of the gradients of outputs that Defer() keeps

@@ -210,8 +210,9 @@ void CheckSplits(const std::vector<LayerSpec>& layers, const std::vector<TensorS
     try {
       any |= CheckTree(layers[i], i < inputs.size() ? &inputs[i] : nullptr, ranks, script);
     } catch (const ConfigError& error) {
-      throw ConfigError(
-          Str(Place(layers[i].where), "layer ", i, " ", layers[i].ToString(), ": ", error.what()));
+      throw ConfigError(Str(Place(layers[i].where), "layer ",
+                            LayerNumber(layers, static_cast<int>(i)), " ", layers[i].ToString(),
+                            ": ", error.what()));
     }
   }
   if (any) return;

@@ -15,6 +15,7 @@
 #include "engine/job/data_source.h"
 #include "engine/layers/inputs.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/parts.h"
 #include "engine/layers/targets.h"
 
 namespace strata {
@@ -289,8 +290,9 @@ void CheckBatchNorms(const Job& job, const TensorSpecs& input,
     const LayerSpec& layer = job.layers[i];
     const bool is_norm = !layer.scripted && layer.type.starts_with("BatchNorm");
     if (!is_norm || inputs[i][0].elements() != inputs[i][0].shape[1]) continue;
-    throw ConfigError(Str("layer ", i, " ", layer.ToString(),
-                          " needs more than one value per channel in training; ", help));
+    throw ConfigError(Str("layer ", LayerNumber(job.layers, static_cast<int>(i)), " ",
+                          layer.ToString(), " needs more than one value per channel in training; ",
+                          help));
   }
 }
 

@@ -426,9 +426,9 @@ void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again) 
                             : runs_again ? "where a layer is recomputed"
                                          : nullptr;
     if (!why) continue;
-    throw ConfigError(Str(Place(layer.where), "layer ", i, " ", layer.ToString(),
-                          ": max_norm shortens vectors when they are used, which is not done ",
-                          why));
+    throw ConfigError(
+        Str(Place(layer.where), "layer ", LayerNumber(job.layers, index), " ", layer.ToString(),
+            ": max_norm shortens vectors when they are used, which is not done ", why));
   }
 }
 

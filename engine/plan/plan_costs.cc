@@ -50,6 +50,11 @@ std::vector<TensorSpecs> OutputsOf(const Job& job, const Plan& plan) {
 
 }  // namespace
 
+LayerHost HostOf(const Job& job, const Plan& plan) {
+  const int share = std::max(1, MachineCores() / plan.topology.world_size());
+  return {plan.device == "cpu", job.threads > 0 ? job.threads : share};
+}
+
 MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
                    std::vector<TensorSpecs> outputs) {
   const int ranks = plan.topology.world_size();
@@ -59,7 +64,7 @@ MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
                       .outputs = std::move(outputs),
                       .batch = plan.batch,
                       .device = plan.device};
-  task.threads = job.threads > 0 ? job.threads : std::max(1, cores / ranks);
+  task.threads = HostOf(job, plan).threads;
   task.model = std::max(1, plan.topology.Size(kModelAxis));
   task.copies = plan.device == "cpu" ? std::clamp(cores / task.threads, 1, ranks) : 1;
   return task;
@@ -86,7 +91,7 @@ PlanTraits TraitsOf(const Plan& plan) {
 
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
   ModelCosts costs = CostsOf(job, plan.stages.front().input, OutputsOf(job, plan),
-                             plan.topology.Size("model"), script);
+                             plan.topology.Size("model"), script, HostOf(job, plan));
   CountTiedOnce(job, plan, costs);
   return costs;
 }

@@ -20,6 +20,8 @@ MeasureTask TaskOf(const Job& job, const Plan& plan, TensorSpecs input,
 /// Does the same with the shapes of the plan, and adds its traits.
 MeasureTask TaskOf(const Job& job, const Plan& plan);
 PlanTraits TraitsOf(const Plan& plan);
+/// Where the ranks of the plan compute, with the threads of each.
+LayerHost HostOf(const Job& job, const Plan& plan);
 
 /// The costs of a planned job with the shapes and the model axis of the plan, without seconds. If
 /// the shapes are not known (a data function that may not be called), only parameters and their

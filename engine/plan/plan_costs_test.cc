@@ -420,6 +420,23 @@ TEST(CostsTest, ALayerWithATypeOfItsOwnConvertsWhatItTakesAndGives) {
   EXPECT_EQ(same.forward_scratch, expected.forward_scratch);
 }
 
+TEST(StageCostsTest, TheScratchOfAnInputGradientIsOfLayersThatComputeIt) {
+  ModelCosts costs;
+  costs.layers.resize(2);
+  for (LayerCost& layer : costs.layers) {
+    layer.parameters = 1;
+    layer.input_bytes = layer.output_bytes = 64;
+    layer.backward_scratch = 128;
+  }
+  const int64_t usual = SumLayers(costs, 0, 2).backward_peak;
+  costs.layers[0].input_grad_scratch = 1024;
+  EXPECT_EQ(SumLayers(costs, 0, 2).backward_peak, usual) << "the data get no gradient";
+  costs.layers[1].input_grad_scratch = 1024;
+  EXPECT_EQ(SumLayers(costs, 0, 2).backward_peak, usual + 1024 - 128);
+  costs.layers[1].input_grad_scratch = 100;
+  EXPECT_EQ(SumLayers(costs, 0, 2).backward_peak, usual) << "the weight's gradient needs more";
+}
+
 /// On one stage the parts of a layer keep and compute what the whole layer does. The input of a
 /// Residual passes along with its parts and is counted once.
 TEST(StageCostsTest, OfPartsAreThoseOfTheWhole) {

@@ -173,7 +173,8 @@ std::optional<ModelCosts> CostsWithoutSeconds(const Job& job, const MicroBatchSh
                                               bool must_be, Script* script, const Plan& plan,
                                               std::vector<std::string>& notices) {
   try {
-    return CostsOf(job, shapes.input, shapes.outputs, plan.topology.Size("model"), script);
+    return CostsOf(job, shapes.input, shapes.outputs, plan.topology.Size("model"), script,
+                   HostOf(job, plan));
   } catch (const ConfigError& error) {
     if (must_be) throw;
     notices.push_back(Str("what the layers take is not known: ", error.what()));

@@ -715,6 +715,24 @@ TEST(MakePlan, RefusesMicroBatchesOfOneRowThatABatchNormCannotTake) {
   EXPECT_EQ(ErrorOf(job), "no error") << "outputs alone are computed";
 }
 
+/// The layers in front of the one that is refused are parts, which scripts do not count.
+TEST(MakePlan, RefusesALayerByItsNumberInTheScript) {
+  const std::vector<LayerSpec> halves =
+      InParts({MakeLayer("Residual", {}, {}, {Make("Linear", {8, 8}), Make("ReLU")}, "")},
+              [](int) { return true; });
+  ASSERT_EQ(halves.size(), 2);
+  Job job = LinearJob(1, 1);
+  job.layers = halves;
+  job.layers.push_back(Make("BatchNorm1d", {8}));
+  job.loss = Make("MSELoss");
+  job.batch = {0, 4, 1};
+  EXPECT_THAT(ErrorOf(job), HasSubstr("layer 1 BatchNorm1d(8)"));
+  job.layers.back() = Make("Embedding", {10, 4}, {{"max_norm", 1}});
+  job.input.reset();  // without shapes, an Embedding may stand anywhere
+  job.parallel = {1, 2, 1};
+  EXPECT_THAT(ErrorOf(job), HasSubstr("layer 1 Embedding(10, 4, max_norm=1)"));
+}
+
 TEST(MakePlan, ChecksNothingOfTheTrainingWhereAJobDoesNotTrain) {
   const TensorSpec x = {{8}, DType::kFloat32}, label = {{}, DType::kInt64};
   Job job = FilesJob({8, {x}, {label}, 8}, "CrossEntropyLoss", {});

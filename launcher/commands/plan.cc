@@ -1,12 +1,19 @@
 // The command `strata plan SCRIPT`, which shows how a job would run without running it.
+#include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
+#include "engine/base/machine/gpu.h"
+#include "engine/base/text.h"
 #include "engine/forecast/decisions.h"
 #include "engine/picture/plan_picture.h"
+#include "engine/search/plan_job.h"
 #include "launcher/command.h"
 #include "launcher/commands/script_job.h"
+#include "launcher/report/fit_report.h"
 #include "launcher/report/output_files.h"
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
@@ -28,6 +35,25 @@ Measure Keeping(Measure measure, const Value& file) {
   };
 }
 
+/// Refuses a plan for GPUs on a machine without one. The command that simulates the job on a
+/// cluster is probably what is meant, so the message has it.
+void CheckHasGpu(const Job& job, const std::vector<std::string>& arguments) {
+  if (job.device != "cuda" || GpuCount() > 0) return;
+  std::string again = "strata plan";
+  for (const std::string& argument : arguments) {
+    const bool is_of_here =
+        std::ranges::any_of(std::array{"--device", "--nproc", "--write_costs", "--svg", "--html"},
+                            [&](std::string_view flag) { return argument.starts_with(flag); });
+    if (!is_of_here) again += " " + argument;
+  }
+  const Parallel& degrees = job.parallel;
+  const bool has_degrees = std::max({degrees.pipe, degrees.data, degrees.model}) > 1;
+  throw ConfigError(
+      Str("device = \"cuda\", but this machine has no GPU (or CUDA_VISIBLE_DEVICES "
+          "hides it); to plan for a cluster that has some, say\n  ",
+          again, " --simulate --cluster=8xH100", has_degrees ? "" : " --gpus=64"));
+}
+
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   ScriptArguments script = ParseScriptArguments(command, arguments);
   CheckOutputs(script.flags.own());
@@ -42,6 +68,7 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
     Print(PlannerReport(job, script.flags.job(), own, &state.script()));
     return 0;
   }
+  CheckHasGpu(job, arguments);
   if (!own["write_costs"].is_null()) {
     if (script.flags.job().Has("costs")) {
       throw ConfigError("--write_costs writes what it measures: leave out --costs");
@@ -50,9 +77,13 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
     job = WithWholeLayers(std::move(job), "--write_costs");
   }
   Measure measure = Keeping(lua::MeasureHere(state, lua::MeasureIn::kChild), own["write_costs"]);
-  const Plan plan =
-      PlanHere(job, own, state.script(),
-               {.measure = std::move(measure), .wants_seconds = !own["write_costs"].is_null()});
+  const PlanOptions options = OptionsHere(
+      own, {.measure = std::move(measure), .wants_seconds = !own["write_costs"].is_null()});
+  PlanOptions tries = options;
+  tries.measure = lua::MeasureHere(state, lua::MeasureIn::kChild);  // writes no file
+  const FitReport fits(job, std::move(tries), &state.script());
+  Plan plan = fits.Planned([&] { return PlanJob(job, options, &state.script()); });
+  fits.AddNotices(plan);
   const Forecast forecast = ForecastPlan(job, plan, &state.script());
   if (WantsPictures(own)) {
     WritePictures(own, picture::PlanPicture(job, plan, forecast.step));
@@ -60,7 +91,8 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   Terminal terminal;
   const std::string text = own["json"].as_bool()
                                ? PlanRecord(job, plan, forecast).ToJson(2) + "\n"
-                               : PlanReport(job, plan, forecast, terminal.colors());
+                               : fits.TooLargeText(plan, forecast.step) +
+                                     PlanReport(job, plan, forecast, terminal.colors());
   Print(text);
   return 0;
 }

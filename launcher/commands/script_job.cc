@@ -167,11 +167,15 @@ int Shown(Terminal& terminal, const Outcome& outcome) {
   return outcome.exit_code;
 }
 
-Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options) {
+PlanOptions OptionsHere(const Value& own_flags, PlanOptions options) {
   const Value& nproc = own_flags["nproc"];
   options.world_size = nproc.is_null() ? 0 : static_cast<int>(nproc.as_int());
   options.gpus = GpuCount();
-  return PlanJob(job, options, &script);
+  return options;
+}
+
+Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options) {
+  return PlanJob(job, OptionsHere(own_flags, std::move(options)), &script);
 }
 
 Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOptions options) {

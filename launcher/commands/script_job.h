@@ -54,6 +54,8 @@ SupervisorOptions SupervisorOptionsOf(const Value& own_flags, OutputQueue& outpu
 /// Shows the cause if the job failed; returns its exit code.
 int Shown(Terminal& terminal, const Outcome& outcome);
 
+/// `options` with the ranks and GPUs of this machine. `own_flags`: the command's, with "nproc".
+PlanOptions OptionsHere(const Value& own_flags, PlanOptions options = {});
 /// Plans the job for this machine. `own_flags`: the command's, with "nproc".
 Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options = {});
 /// Plans the job for a placement. If other processes start the rest of the ranks, no costs are

@@ -2,6 +2,7 @@
 #include "launcher/report/planner_report.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "engine/forecast/planned_program.h"
 #include "engine/schedule/lowering.h"
 #include "engine/search/cluster/simulated_run.h"
+#include "engine/search/fit_ways.h"
 #include "engine/search/job_search.h"
 #include "engine/search/plan_job.h"
 
@@ -48,7 +50,8 @@ Job PlacedOn(const search::Cluster& cluster, Job job) {
   return WithWholeLayers(std::move(job), "--simulate");
 }
 
-std::string Simulated(const Job& job, const Value& flags, Script* script) {
+/// The simulation of a job's own plan on the cluster of the flags.
+search::SimulatedRun RunOf(const Job& job, const Value& flags, bool slowed, Script* script) {
   const search::Cluster cluster = ClusterFor(job, flags);
   PlanOptions options{.gpus = cluster.devices(), .links = cluster.links};
   const Value& gpus = flags["gpus"];
@@ -58,10 +61,52 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const schedule::Program program =
       TrainingProgram(placed, plan, static_cast<int>(plan.batch.micro_batches), script);
   schedule::LowerAndCheck(program);
-  const search::SimulatedRun run =
-      SimulateRun(placed, plan, program, cluster, ListOf(flags["straggler"]),
-                  ListOf(flags["slow_link"]), script);
-  return flags["json"].as_bool() ? RunRecord(run).ToJson(2) + "\n" : RunText(run);
+  const auto slow = [&](const char* flag) {
+    return slowed ? ListOf(flags[flag]) : std::vector<std::string>();
+  };
+  return SimulateRun(placed, plan, program, cluster, slow("straggler"), slow("slow_link"), script);
+}
+
+/// Predicts jobs on the cluster of the flags.
+PredictNeeds PredictionsOn(const Value& flags, Script* script) {
+  return [&flags, script](const Job& job) -> std::optional<PlanNeeds> {
+    try {
+      const search::SimulatedRun run = RunOf(job, flags, /*slowed=*/false, script);
+      const search::Candidate& candidate = run.candidate;
+      return PlanNeeds{
+          .memory = static_cast<int64_t>(run.usual.memory),
+          .step = run.usual.step,
+          .samples = candidate.micro_batches * candidate.micro_batch_size * candidate.data,
+          .ranks = candidate.ranks(),
+          .data = candidate.data,
+          .layers = candidate.bounds.back()};
+    } catch (const ConfigError&) {
+      return std::nullopt;  // this job is impossible there
+    }
+  };
+}
+
+std::string Simulated(const Job& job, const Value& flags, Script* script) {
+  const search::SimulatedRun run = RunOf(job, flags, /*slowed=*/true, script);
+  const double needed = static_cast<double>(run.usual.memory), most = run.cluster.memory();
+  const bool fits = needed <= most;
+  const PredictNeeds predict = PredictionsOn(flags, script);
+  const std::vector<FitWay> ways =
+      fits ? std::vector<FitWay>() : WaysToFit(job, static_cast<int64_t>(most), predict);
+  if (flags["json"].as_bool()) {
+    Value record = RunRecord(run);
+    if (!fits) record.Set("ways", FitWaysValue(ways));
+    return record.ToJson(2) + "\n";
+  }
+  std::string text;
+  if (!fits) {
+    text +=
+        Str("this plan does not fit: the fullest rank needs ", FormatBytes(needed),
+            ", a device has ", FormatBytes(most), " for the training\n", FitWaysText(ways), "\n");
+  }
+  text += RunText(run);
+  const std::string note = RecomputeNote(job, predict);
+  return note.empty() ? text : Str(text, "note: ", note, "\n");
 }
 
 }  // namespace

@@ -178,5 +178,32 @@ TEST_F(Convert, DefinitionsNameTheirFunctions) {
   EXPECT_EQ(name("t = {layers = {function(x) end}, data = function(i) end} f = t.layers[1]"), "");
 }
 
+TEST_F(Convert, RefusesWhatIsNoData) {
+  const auto error = [this](const std::string& text) {
+    Show("v = " + text);
+    try {
+      Session(state()).Run([&](lua_State* L) {
+        lua_getglobal(L, "v");
+        ToValue(L, -1, "the job");
+      });
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error("{a = {b = coroutine.create(print)}}"), HasSubstr("the job.a.b: a thread"));
+  EXPECT_THAT(error("{a = nn.ReLU{}}"),
+              HasSubstr("the job.a: expected text, a number, true, false, a function or a table; "
+                        "got a layer"));
+  EXPECT_THAT(error("{[true] = 1}"), HasSubstr("must be names or 1, 2, 3"));
+  EXPECT_THAT(error("{[0] = 1}"), HasSubstr("the number 0"));
+  EXPECT_THAT(error("{[-1] = 1}"), HasSubstr("the number -1"));
+  EXPECT_THAT(error("{[1.5] = 1}"), HasSubstr("the number 1.5"));
+  EXPECT_THAT(error("{1, [1000] = 1}"), HasSubstr("has only 2 elements"));
+  Show("loop = {} loop.inside = {loop}");
+  EXPECT_THAT(error("loop"), HasSubstr("holds itself"));
+  EXPECT_EQ(error("strata.topology{pipe = 2, data = 3}"), "");
+}
+
 }  // namespace
 }  // namespace strata::lua

@@ -65,6 +65,42 @@ def predicted_memory(strata):
             require(is_close, "a prediction within 10 %", "%s %s" % (model, flags))
 
 
+PICTURES = """
+local strata = require "strata"
+local nn = strata.nn
+local opt = strata.options { pixels = 256 }
+return strata.job {
+  input = { shape = {3, opt.pixels, opt.pixels} },
+  layers = { nn.Conv2d{3, 16, 3, padding=1}, nn.ReLU{}, nn.Conv2d{16, 16, 3, stride=2, padding=1}, nn.ReLU{},
+             nn.AdaptiveAvgPool2d{1}, nn.Flatten{}, nn.Linear{16, 10} },
+  loss = nn.CrossEntropyLoss{},
+  batch = { micro_batches = 1, micro_batch_size = 2 },
+  data = { train = strata.data.images{shape={3, opt.pixels, opt.pixels}, classes=10} },
+}
+"""
+
+
+def convolutions(strata):
+    """What the kernels of convolutions allocate is predicted, at three sizes of each model."""
+    strata.write("pictures.lua", PICTURES)
+    for model, sizes, flags in (
+            ("pictures.lua", ["--pixels=128", "--pixels=256", "--pixels=512"], []),
+            ("unet.lua", ["--image=32", "--image=64", "--image=128"], []),
+            ("resnet.lua", ["--pixels=32", "--pixels=64", "--pixels=128"], ["--depth=18", "--width=16"]),
+            ("resnet.lua", ["--pixels=32", "--pixels=64", "--pixels=128"], ["--depth=50", "--width=16"]),
+            ("alexnet.lua", ["--batch.micro_batch_size=2", "--batch.micro_batch_size=4"], [])):
+        for size in sizes:
+            asked = [*flags, size, "--device=cpu", "--threads=1", "--pipe=1"]
+            expected = max(rank["total"] for rank in strata.plan(model, *asked)["memory"])
+            strata.run("train", model, *asked, "--steps=2", "--log=log.jsonl")
+            measured = steps(strata.path("log.jsonl"))[-1]["peak_memory"]
+            error = expected / measured - 1
+            print("%s %s: predicted %.1f MiB, measured %.1f MiB, %+.1f %%" % (
+                model, " ".join(asked), expected / 2**20, measured / 2**20, 100 * error))
+            require(abs(error) <= 0.1, "a prediction within 10 %", "%s %s" % (model, asked))
+            os.remove(strata.path("log.jsonl"))
+
+
 def cuts_by_time(strata):
     own_cache(strata)
     strata.write("job.lua", SMALL_JOB)

@@ -153,6 +153,76 @@ end
         require(needle in text, needle, text)
 
 
+# Transformers that need more than a small device has, and recompute in one stage.
+MUCH = """
+local strata = require "strata"
+local nn = strata.nn
+return strata.job {
+  layers = { nn.Embedding{1000, 256}, strata.times(8, function() return nn.TransformerEncoderLayer{256, 4,
+               dim_feedforward=1024, dropout=0, batch_first=true, norm_first=true, causal=true} end),
+             nn.Linear{256, 1000} },
+  loss = nn.CrossEntropyLoss{class_dim=-1},
+  batch = { micro_batches = 4, micro_batch_size = 8 },
+  optimizer = { "adamw", lr = 1e-4 },
+  data = { train = strata.data.tokens{1000, length=256, samples=32} },
+}
+"""
+
+
+def fits(strata):
+    """A plan that does not fit says so first, with ways that do; recomputation that saves nothing is noted."""
+    strata.write("much.lua", MUCH)
+    here = ["--device=cpu", "--threads=1"]
+    simulated = ["--simulate", "--cluster=8xH100"]
+    small = [*simulated, "--memory=1.55GB"]  # of which 1.25 GiB are not for the training
+    text = strata.run("plan", "much.lua", *small)
+    first, _, *lines = text.split("\n")
+    require(first.startswith("this plan does not fit: the fullest rank needs "), "the first line", text)
+    record = strata.plan("much.lua", *small)
+    require(not record["fits"] and 0 < len(record["ways"]) <= 3, "ways", record)
+    for way, line in zip(record["ways"], lines):
+        require(line.startswith(way["flags"]), "a line for each way", text)
+        same = strata.plan("much.lua", *small, *way["flags"].split())
+        require(same["fits"] and same["usual"]["memory"] == way["memory"], "a plan that fits", (way, same))
+        require(same["usual"]["step"] == way["step"], "its step", (way, same))
+    require("does not fit" not in strata.run("plan", "much.lua", *simulated), "a plan that fits", text)
+
+    text = strata.run("plan", "much.lua", *here, "--memory=250MB", code=2)
+    require("to make it fit, the cheapest first" in text, "ways", text)
+    flags = next(line for line in text.split("\n") if line.startswith("--")).split("  ")[0].split()
+    strata.run("plan", "much.lua", *here, "--memory=250MB", *flags)
+
+    note = "recompute = true saves nothing here"
+    for flags in (here, simulated):
+        require(note in strata.run("plan", "much.lua", *flags, "--recompute=true"), note, flags)
+        for other in ("--recompute=false", "--recompute=every:1"):
+            require(note not in strata.run("plan", "much.lua", *flags, other), "no note", other)
+
+    text = strata.run("plan", "much.lua", "--device=cuda", "--schedule=1f1b", code=2,
+                      environment={"CUDA_VISIBLE_DEVICES": ""})
+    again = text.strip().split("\n")[-1].split()
+    require(again[:2] == ["strata", "plan"] and "--device=cuda" not in again, "a command", text)
+    require(again[-3:] == ["--simulate", "--cluster=8xH100", "--gpus=64"], "of a cluster", text)
+    strata.run("plan", *again[2:])
+
+
+def published(strata):
+    """models/llama.lua has the published numbers of parameters."""
+    strata.write("count.lua", """
+local strata = require "strata"
+for _, variant in ipairs{"1b", "7b", "8b", "70b", "405b"} do
+  local count = 0
+  for _, layer in ipairs(strata.load("%s/llama.lua", {variant=variant}).layers) do count = count + layer.parameters end
+  print(("%%s %%d"):format(variant, count))
+end
+print(#strata.load("%s/llama.lua", {variant="70b", depth=2}).layers)  -- an option that is given holds
+""" % (strata.models, strata.models))
+    text = strata.run("run", "count.lua")
+    require(text.split() == "1b 1100048384 7b 6738415616 8b 8030261248 70b 70553706496 405b 405853388800 5".split(),
+            "their parameters", text)
+    require("--variant is small, 1b, 7b" in strata.run("plan", "llama.lua", "--variant=9b", code=2), "names", text)
+
+
 def wrong(strata):
     """What cannot be asked is said to be wrong."""
     for flags, needle in (

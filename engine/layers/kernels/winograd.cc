@@ -26,46 +26,17 @@
 #include "engine/base/check.h"
 #include "engine/base/tensors/dry_run.h"
 #include "engine/layers/kernels/avx512.h"
+#include "engine/layers/kernels/winograd_sizes.h"
 
 namespace strata::winograd {
 namespace {
 
 using Vec = __m512;
-constexpr int64_t kLanes = 16;
-constexpr int64_t kPlaces = 16;  ///< elements of a transformed tile or window: 4 rows of 4
-constexpr int64_t kWindow = 9;   ///< elements of a window: 3 rows of 3
-
-/// The number of tiles that are transformed at a time. All their channels (32 KiB per channel) are
-/// multiplied by the weights of some outputs, about kWeights weights (1 MiB transformed), so that
-/// the operands of each product fit into the second-level cache.
-constexpr int64_t kTiles = 512;
-constexpr int64_t kWeights = 16 * 1024;
-constexpr int64_t kFewestOutputs = 48;
-
-/// The least number of tiles of a batch. With fewer, transforming the weights costs too much.
-constexpr int64_t kFewestTiles = 32;
-/// The least number of channels. From 64 to 64 channels these kernels are 1.1 to 1.7 times as fast
-/// as oneDNN's, from 32 to 32 channels they are equally fast.
-constexpr int64_t kFewestChannels = 48;
-/// The largest number of multiplications per output and channel pair, in place of 9. It is 4 in
-/// images of even sizes, 4.6 in images of 13x13, and 5.2 in images of 7x7, since tiles at the edges
-/// are partly empty.
-constexpr int64_t kMostMultiplied = 6;
-
-struct Sizes {
-  int64_t images = 0, inputs = 0, outputs = 0;  ///< channels of x and of y
-  int64_t height = 0, width = 0;
-
-  int64_t tile_rows() const { return (height + 1) / 2; }  ///< of one image
-  int64_t row_tiles() const { return (width + 1) / 2; }   ///< of one row of tiles
-  int64_t tiles() const { return images * tile_rows() * row_tiles(); }
-};
+constexpr int64_t kWindow = 9;  ///< elements of a window: 3 rows of 3
 
 Sizes SizesOf(const at::Tensor& x, const at::Tensor& weight) {
   return {x.size(0), x.size(1), weight.size(0), x.size(2), x.size(3)};
 }
-
-int64_t RoundedUp(int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; }
 
 /// Memory for `count` floats.
 at::Tensor Scratch(int64_t count) { return at::empty({count}, at::kFloat); }
@@ -427,7 +398,7 @@ struct Block {
 
 std::vector<Block> BlocksOf(const Sizes& sizes) {
   const int64_t rows = sizes.images * sizes.tile_rows();
-  const int64_t step = std::max<int64_t>(1, kTiles / sizes.row_tiles());
+  const int64_t step = sizes.block_rows();
   std::vector<Block> blocks;
   for (int64_t row = 0; row < rows; row += step) {
     blocks.push_back({sizes, row, std::min(row + step, rows)});
@@ -435,12 +406,8 @@ std::vector<Block> BlocksOf(const Sizes& sizes) {
   return blocks;
 }
 
-/// The number of channels, of `channels`, that are computed at a time if each takes `depth`
-/// weights: as many as fit into the cache, but few enough that every thread gets some.
 int64_t ChannelsAtOnce(int64_t channels, int64_t depth) {
-  const int64_t cached = std::max(kFewestOutputs, kWeights / depth / kLanes * kLanes);
-  const int64_t threads = at::get_num_threads();
-  return std::min(cached, RoundedUp((channels + threads - 1) / threads));
+  return winograd::ChannelsAtOnce(channels, depth, at::get_num_threads());
 }
 
 /// Calls f(begin, end) for `at_once` channels at a time, on all threads.
@@ -452,10 +419,6 @@ void ForSome(int64_t channels, int64_t at_once, const F& f) {
     }
   });
 }
-
-/// The distance of two places' planes of `rows` x `row` floats. The additional kLanes floats keep
-/// planes from competing for the same sets of the caches.
-int64_t PlaneOf(int64_t rows, int64_t row) { return rows * row + kLanes; }
 
 /// Computes y, the convolution of x with weight, for the tiles of a block. If `turned`, x is the
 /// gradient of a convolution's output and y that of its input; the block's sizes then call the
@@ -529,15 +492,9 @@ bool Computes(const at::Tensor& x, const at::Tensor& weight) {
   const auto fits = [](const at::Tensor& t) {
     return t.is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 4 && t.is_contiguous();
   };
-  if (at::GradMode::is_enabled() || DryRun::IsOn() || !HasAvx512() || !fits(x) || !fits(weight))
-    return false;
-  const Sizes sizes = SizesOf(x, weight);
-  const auto is_wide = [](int64_t channels) {
-    return channels >= kFewestChannels && channels % kLanes == 0;
-  };
-  return weight.size(2) == 3 && weight.size(3) == 3 && is_wide(sizes.inputs) &&
-         is_wide(sizes.outputs) && sizes.tiles() >= kFewestTiles &&
-         kMostMultiplied * x.size(0) * x.size(2) * x.size(3) >= kPlaces * sizes.tiles();
+  if (at::GradMode::is_enabled() || DryRun::IsOn() || !HasAvx512()) return false;
+  if (!fits(x) || !fits(weight)) return false;
+  return weight.size(2) == 3 && weight.size(3) == 3 && Suits(SizesOf(x, weight));
 }
 
 at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight,

@@ -80,7 +80,8 @@ JobCosts::JobCosts(const Job& job, Script* script) : job_(job), script_(script) 
 
 JobCosts::Sized JobCosts::Make(int64_t micro_batch_size, int model) const {
   const Job alone = Alone(job_, micro_batch_size, model);
-  const Plan plan = MakePlan(alone, {}, script_);
+  Plan plan = MakePlan(alone, {}, script_);
+  plan.device.clear();  // the scratch memory of the cluster's kernels is not known
   Sized sized;
   sized.costs = CostsOf(alone, plan, script_);
   const TensorSpecs& input = plan.stages.front().input;

@@ -196,9 +196,6 @@ std::string RunText(const SimulatedRun& run) {
   text += Str("\nstep ", FormatSeconds(shown.step), ", of which ", FormatSeconds(shown.pipeline),
               " until the last backward; bubble ", FormatShare(shown.bubble),
               "; the fullest rank has ", FormatBytes(shown.memory), "\n");
-  if (shown.memory > run.cluster.memory()) {
-    text += Str("that is more than the devices have: ", FormatBytes(run.cluster.memory()), "\n");
-  }
   if (run.slowness.empty()) return text;
   return text + WhatIsSlow(run) +
          Str("without that a step takes ", FormatSeconds(run.usual.step), ": ",
