@@ -46,7 +46,8 @@ bool Round(std::vector<int>& bounds, bool far, const ClimbRules& rules, const Ef
 }  // namespace
 
 std::vector<int> Climb(std::vector<int> bounds, const ClimbRules& rules, const Effort& effort) {
-  while (Round(bounds, /*far=*/false, rules, effort) || Round(bounds, /*far=*/true, rules, effort)) {
+  while (Round(bounds, /*far=*/false, rules, effort) ||
+         Round(bounds, /*far=*/true, rules, effort)) {
   }
   return bounds;
 }

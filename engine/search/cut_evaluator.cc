@@ -56,7 +56,7 @@ CutEvaluator::CutEvaluator(const Job& job, const Plan& plan, Script* script,
 }
 
 StepEvaluation CutEvaluator::Of(const std::vector<int>& bounds, const std::vector<int>& stage_ranks,
-                            const std::string& schedule) {
+                                const std::string& schedule) {
   PlaceAt(bounds, stage_ranks);
   plan_.schedule = schedule;
   std::unique_ptr<Evaluator>& evaluator =
@@ -113,8 +113,7 @@ std::vector<StageCost> CutEvaluator::Stages() const {
     StageCost& cost = stages.emplace_back(table_ ? table_->Of(stage.begin, stage.end)
                                                  : CostOf(stage.begin, stage.end));
     if (slowness_.empty()) continue;
-    for (Work* pass :
-         {&cost.forward, &cost.input_grad, &cost.weight_grad, &cost.recompute}) {
+    for (Work* pass : {&cost.forward, &cost.input_grad, &cost.weight_grad, &cost.recompute}) {
       pass->seconds *= slowness_[static_cast<size_t>(stage.rank)];
     }
   }

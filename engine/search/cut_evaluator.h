@@ -26,15 +26,14 @@ class CutEvaluator {
   /// `plan`: any cut of the job, whose costs have seconds. `slowness`: by rank, how many times as
   /// long its layers take; empty: 1. `job` and `script` must outlive this object. REQUIRES:
   /// recompute is not "auto".
-  CutEvaluator(const Job& job, const Plan& plan, Script* script,
-               std::vector<double> slowness = {});
+  CutEvaluator(const Job& job, const Plan& plan, Script* script, std::vector<double> slowness = {});
 
   CutEvaluator(const CutEvaluator&) = delete;
 
   /// The step with these cuts, stages on ranks and schedule, which has a name or is the user's own
   /// (not "auto"). Throws ConfigError as TrainingProgram() does.
   StepEvaluation Of(const std::vector<int>& bounds, const std::vector<int>& stage_ranks,
-                const std::string& schedule);
+                    const std::string& schedule);
 
   /// The bytes that cross the cut before a layer.
   int64_t crossing(int place) const { return crossing_[static_cast<size_t>(place)]; }

@@ -402,5 +402,28 @@ TEST(Search, FindsALargeTransformersPlanOn1024Devices) {
   RecordProperty("simulated", static_cast<int>(result.simulated));
 }
 
+/// A search that is cut short gives the best so far, and its bound on what it missed is none that a
+/// longer search breaks.
+TEST(Search, ThatIsCutShortSaysWhatItMayHaveMissed) {
+  NumbersNetwork network(Transformer(), {.state_bytes = 8, .update_seconds = 1e-11});
+  const Cluster cluster = MakeCluster({.cluster = "8xH100", .gpus = 1024});
+  const Space space = {.batch = 1536};
+  const double best = SearchPlans(network, cluster, space).best.at(0).forecast.step;
+  bool was_cut_short = false;
+  for (const int64_t actions : {200'000, 2'000'000, 20'000'000}) {
+    int64_t steps = 0;
+    SearchLimits limits = {.actions = actions};
+    limits.progress = [&](const FoundPlans& so_far) { steps = so_far.simulated; };
+    const FoundPlans found = SearchPlans(network, cluster, space, 5, limits);
+    EXPECT_EQ(steps, found.simulated);
+    was_cut_short |= found.is_cut_short;
+    EXPECT_TRUE(found.is_cut_short || found.missed == 0);
+    if (found.best.empty()) continue;
+    EXPECT_GE(best, (1 - found.missed) * found.best[0].forecast.step / kRounding) << actions;
+    EXPECT_FALSE(found.is_late);
+  }
+  EXPECT_TRUE(was_cut_short);
+}
+
 }  // namespace
 }  // namespace strata::search
