@@ -144,14 +144,18 @@ std::vector<RankMemory> LastingMemory(const Job& job, const Plan& plan, const Mo
   return ranks;
 }
 
+std::vector<RankMemory> MemoryOfRows(std::vector<RankMemory> lasting,
+                                     const std::vector<StageCost>& stages, const Program& program) {
+  STRATA_CHECK(stages.size() == program.stage_ranks.size()) << program.stages();
+  const RowPeaks peaks(program);
+  for (RankMemory& rank : lasting) rank = rank.With(peaks.Of(rank.rank, stages));
+  return lasting;
+}
+
 std::vector<RankMemory> ForecastMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
                                        const Program& program) {
   const std::vector<StageCost> stages = StageCosts(costs, plan);
-  STRATA_CHECK(plan.stages.size() == program.stage_ranks.size()) << program.stages();
-  const RowPeaks peaks(program);
-  std::vector<RankMemory> ranks = LastingMemory(job, plan, costs, stages);
-  for (RankMemory& rank : ranks) rank = rank.With(peaks.Of(rank.rank, stages));
-  return ranks;
+  return MemoryOfRows(LastingMemory(job, plan, costs, stages), stages, program);
 }
 
 int64_t LargestTotal(const std::vector<RankMemory>& ranks) {

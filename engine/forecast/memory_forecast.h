@@ -63,6 +63,11 @@ class RowPeaks {
 std::vector<RankMemory> LastingMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
                                       const std::vector<StageCost>& stages);
 
+/// The memory of every rank, given what it holds from step to step and the costs of all stages.
+std::vector<RankMemory> MemoryOfRows(std::vector<RankMemory> lasting,
+                                     const std::vector<StageCost>& stages,
+                                     const schedule::Program& program);
+
 /// The memory of every rank of the pipe axis; replicas and the ranks of the model axis need the
 /// same. `program`: of the plan's stages, compute only or lowered.
 std::vector<RankMemory> ForecastMemory(const Job& job, const Plan& plan, const ModelCosts& costs,

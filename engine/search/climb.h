@@ -11,16 +11,17 @@
 // lower bound, which takes time proportional to the stages, before they evaluate a step.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <vector>
 
 namespace strata {
 
 /// What a search may still spend. It is counted in simulated actions, so that the result is the
-/// same on every machine. Seconds are a second limit, for searches that would take too long; a
-/// search that they end says so.
+/// same on every machine. Seconds of processor time are a second limit, for machines on which that
+/// would take too long; a search that they end says so. (Time that other processes take does not
+/// count, so that a busy machine finds what an idle one finds.)
 class Effort {
  public:
   /// `seconds`: 0 = no limit.
@@ -32,15 +33,15 @@ class Effort {
     return !is_used_up();
   }
   bool is_used_up() const { return left_ < 0 || is_late(); }
-  bool is_late() const { return seconds_ > 0 && elapsed() > seconds_; }
-  double elapsed() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  bool is_late() const {
+    return seconds_ > 0 &&
+           static_cast<double>(std::clock() - begin_) > seconds_ * double{CLOCKS_PER_SEC};
   }
 
  private:
   int64_t left_;
   double seconds_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::clock_t begin_ = std::clock();
 };
 
 struct ClimbRules {
