@@ -27,6 +27,8 @@ constexpr int kStagesPerRank[] = {1, 2, 3, 4, 6, 8};
 constexpr double kTreeShare = 0.5;
 /// A node costs as much effort as simulating so many actions.
 constexpr int64_t kNodeActions = 20;
+/// A step is not simulated if that would take more than this share of the limits.
+constexpr double kLargestShare = 1.0 / 16;
 
 template <class T>
 bool Allows(const std::vector<T>& allowed, const T& value) {
@@ -92,7 +94,8 @@ class PlanSearch {
     ListSizes();
     while (!queue_.empty() && queue_.top().bound < limit_) {
       if (!effort_.Spend(kNodeActions)) {
-        CutShort();
+        result_.is_late = effort_.is_late();
+        LeaveOut(queue_.top().bound);
         break;
       }
       const Node node = queue_.top();
@@ -105,6 +108,10 @@ class PlanSearch {
     effort_ = EffortOf(1 - kTreeShare);
     for (FoundPlan& found : result_.best) MoveBounds(found);
     std::ranges::stable_sort(result_.best, {}, step);
+    if (result_.is_cut_short) {
+      const double best = result_.best.empty() ? kNever : step(result_.best.front());
+      result_.missed = std::max(0.0, 1 - left_out_ / best);
+    }
     if (static_cast<int>(result_.best.size()) > top_) {
       result_.best.resize(static_cast<size_t>(top_));
     }
@@ -122,15 +129,10 @@ class PlanSearch {
                   share * limits_.seconds);
   }
 
-  /// Notes what the nodes that are left could still give.
-  void CutShort() {
+  /// Notes that a node was not looked at, or none from this bound on.
+  void LeaveOut(double bound) {
     result_.is_cut_short = true;
-    result_.is_late = effort_.is_late();
-    result_.missed = 1;
-    for (const auto& [kin, found] : best_) {
-      const double share = 1 - queue_.top().bound / found.forecast.step;
-      result_.missed = std::min(result_.missed, std::max(0.0, share));
-    }
+    left_out_ = std::min(left_out_, bound);
   }
 
   // ---- The space
@@ -215,7 +217,7 @@ class PlanSearch {
       case Node::Level::kVariant:
         return ExpandVariant(node);
       case Node::Level::kCut:
-        return Simulate(node.candidate);
+        return Simulate(node);
     }
   }
 
@@ -353,7 +355,10 @@ class PlanSearch {
 
   // ---- Steps
 
-  void Simulate(const Candidate& candidate) {
+  void Simulate(const Node& node) {
+    const Candidate& candidate = node.candidate;
+    const double actions = 3.0 * candidate.stages() * static_cast<double>(candidate.micro_batches);
+    if (actions > kLargestShare * static_cast<double>(limits_.actions)) return LeaveOut(node.bound);
     const auto table = TableOf(candidate);
     std::optional<Evaluator> evaluator;  // of the program, which is the same for all cuts
     const auto simulate = [&](const Candidate& cut) {
@@ -454,6 +459,7 @@ class PlanSearch {
   std::map<Kin, FoundPlan> best_;
   double limit_;
   double least_memory_ = kNever;
+  double left_out_ = kNever;  ///< a lower bound of the steps that were left out
   FoundPlans result_;
 };
 
