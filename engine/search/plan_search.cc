@@ -25,8 +25,9 @@ constexpr int kStagesPerRank[] = {1, 2, 3, 4, 6, 8};
 
 /// The share of the limits that is for the tree; the rest is for moving the bounds of the winners.
 constexpr double kTreeShare = 0.5;
-/// A node costs as much effort as simulating so many actions.
-constexpr int64_t kNodeActions = 20;
+/// A bound without cuts costs as much effort as simulating so many actions, and good cuts cost so
+/// much for each stage.
+constexpr int64_t kBoundActions = 20, kCutActions = 100;
 /// A step is not simulated if that would take more than this share of the limits.
 constexpr double kLargestShare = 1.0 / 16;
 
@@ -93,7 +94,7 @@ class PlanSearch {
     ListVariants();
     ListSizes();
     while (!queue_.empty() && queue_.top().bound < limit_) {
-      if (!effort_.Spend(kNodeActions)) {
+      if (!effort_.Spend(kBoundActions)) {
         result_.is_late = effort_.is_late();
         LeaveOut(queue_.top().bound);
         break;
@@ -239,6 +240,7 @@ class PlanSearch {
       has_one = true;
       alone_ = variant;
       ++result_.considered;
+      effort_.Spend(kBoundActions);
       AddVariant(std::move(candidate), node.bound);
     }
   }
@@ -280,6 +282,7 @@ class PlanSearch {
   void ExpandVariant(const Node& node) {
     const auto table = TableOf(node.candidate);
     ++result_.bounded;
+    effort_.Spend(kCutActions * node.candidate.stages());
     Node next = node;
     next.level = Node::Level::kCut;
     if (TriesAllCuts(node.candidate)) {
