@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/forecast/evaluate.h"
 #include "engine/forecast/planned_program.h"
 #include "engine/forecast/step_costs.h"
 #include "engine/schedule/lowering.h"
@@ -78,7 +79,7 @@ StepForecast ForecastHere(const Job& job, const Plan& plan, Script* script) {
   forecast.simulation = schedule::Simulate(forecast.program, forecast.action_costs);
   const schedule::Program lowered =
       schedule::LowerAndCheck(forecast.program, {.tied_stages = plan.tied_stages()});
-  forecast.seconds = schedule::Simulate(lowered, forecast.action_costs).makespan;
+  forecast.seconds = Evaluate(PlacedHere(job, plan, forecast.costs), lowered).step;
   return forecast;
 }
 

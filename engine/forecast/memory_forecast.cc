@@ -111,62 +111,51 @@ std::vector<int64_t> SharedBytes(const Job& job, const Plan& plan) {
 
 }  // namespace
 
-std::vector<RowPeak> PeaksOfRows(const Program& program, const std::vector<StageCost>& stages) {
-  const schedule::RowWalk walk(program);
-  const std::vector<int> slots = schedule::StageBuffers(program);
-  std::vector<RowPeak> peaks;
-  for (int rank = 0; rank < program.ranks(); ++rank) {
-    RowMemory row(program, stages, slots, rank);
-    walk.Over(rank, [&](const Step& step) { row.Do(step); });
-    peaks.push_back(row.peak());
+RowPeaks::RowPeaks(const Program& program)
+    : program_(program), walk_(program), slots_(schedule::StageBuffers(program)) {}
+
+RowPeak RowPeaks::Of(int rank, const std::vector<StageCost>& stages) const {
+  RowMemory row(program_, stages, slots_, rank);
+  walk_.Over(rank, [&](const Step& step) { row.Do(step); });
+  return row.peak();
+}
+
+std::vector<RankMemory> LastingMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
+                                      const std::vector<StageCost>& stages) {
+  const std::vector<int64_t> shared = SharedBytes(job, plan), texts = SampleBytes(job, plan);
+  const double owners = job.zero == 1 ? plan.topology.Size(kDataAxis) : 1;
+  const auto share = [&](int64_t bytes) {
+    return static_cast<int64_t>(static_cast<double>(bytes) / owners);
+  };
+  std::vector<RankMemory> ranks(texts.size());
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].rank = static_cast<int>(r);
+    ranks[r].texts = texts[r];
   }
-  return peaks;
-}
-
-MemoryForecast::MemoryForecast(const Job& job, const Plan& plan, const ModelCosts& costs,
-                               Program program)
-    : plan_(plan),
-      program_(std::move(program)),
-      walk_(program_),
-      slots_(schedule::StageBuffers(program_)),
-      shared_(SharedBytes(job, plan)),
-      owners_(job.zero == 1 ? plan.topology.Size(kDataAxis) : 1),
-      moments_(costs.moments),
-      texts_(SampleBytes(job, plan)) {
-  STRATA_CHECK(plan.stages.size() == program_.stage_ranks.size()) << program_.stages();
-}
-
-RankMemory MemoryForecast::Of(int rank, const std::vector<StageCost>& stages) const {
-  RankMemory memory;
-  memory.rank = rank;
-  for (const StagePlan& place : plan_.stages) {
-    const auto s = static_cast<size_t>(place.stage);
-    if (program_.stage_ranks[s] != rank) continue;
-    const StageCost& stage = stages[s];
-    const int64_t own = stage.gradient_bytes - shared_[s];
+  for (const StagePlan& place : plan.stages) {
+    RankMemory& memory = ranks[static_cast<size_t>(place.rank)];
+    const StageCost& stage = stages[static_cast<size_t>(place.stage)];
+    const int64_t own = stage.gradient_bytes - shared[static_cast<size_t>(place.stage)];
     memory.weights += AllocatedBytes(own) + stage.weight_bytes - stage.gradient_bytes;
     memory.weights += stage.buffer_bytes;
     memory.gradients += AllocatedBytes(own) + stage.gradient_bytes - own;
-    const auto share = [&](int64_t bytes) {
-      return static_cast<int64_t>(static_cast<double>(bytes) / owners_);
-    };
-    memory.optimizer += moments_ * AllocatedBytes(share(own)) + share(stage.extra_state_bytes);
+    memory.optimizer += costs.moments * AllocatedBytes(share(own)) + share(stage.extra_state_bytes);
   }
-  RowMemory row(program_, stages, slots_, rank);
-  walk_.Over(rank, [&](const Step& step) { row.Do(step); });
-  memory.activations = row.peak().activations;
-  memory.buffers = row.peak().buffers;
-  memory.texts = texts_[static_cast<size_t>(rank)];
-  return memory;
+  return ranks;
+}
+
+std::vector<RankMemory> MemoryOfRows(std::vector<RankMemory> lasting,
+                                     const std::vector<StageCost>& stages, const Program& program) {
+  STRATA_CHECK(stages.size() == program.stage_ranks.size()) << program.stages();
+  const RowPeaks peaks(program);
+  for (RankMemory& rank : lasting) rank = rank.With(peaks.Of(rank.rank, stages));
+  return lasting;
 }
 
 std::vector<RankMemory> ForecastMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
                                        const Program& program) {
   const std::vector<StageCost> stages = StageCosts(costs, plan);
-  const MemoryForecast forecast(job, plan, costs, program);
-  std::vector<RankMemory> ranks;
-  for (int rank = 0; rank < forecast.ranks(); ++rank) ranks.push_back(forecast.Of(rank, stages));
-  return ranks;
+  return MemoryOfRows(LastingMemory(job, plan, costs, stages), stages, program);
 }
 
 int64_t LargestTotal(const std::vector<RankMemory>& ranks) {

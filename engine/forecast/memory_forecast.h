@@ -1,4 +1,4 @@
-// MemoryForecast: predicts the peak memory of every rank of a planned job before it runs.
+// Memory forecasts: predict the peak memory of every rank of a planned job before it runs.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,12 @@
 #include "engine/schedule/row_walk.h"
 
 namespace strata {
+
+/// The peak of a rank's program row, without what lives from step to step.
+struct RowPeak {
+  int64_t activations = 0;  ///< kept for backwards
+  int64_t buffers = 0;      ///< messages in flight, gradients of activations, scratch
+};
 
 /// Bytes of the tensors of one rank at the moment of the step when they are most, with what the
 /// kernels of convolutions allocate on a CPU. Other memory (code, LibTorch itself, the libraries of
@@ -28,42 +34,40 @@ struct RankMemory {
   int64_t total() const {
     return weights + gradients + optimizer + std::max(activations + buffers, texts);
   }
+  /// The memory of a rank that holds this from step to step, and whose row has such a peak.
+  RankMemory With(const RowPeak& peak) const {
+    RankMemory memory = *this;
+    memory.activations = peak.activations;
+    memory.buffers = peak.buffers;
+    return memory;
+  }
 };
 
-/// The peak of a rank's program row, without what lives from step to step.
-struct RowPeak {
-  int64_t activations = 0;  ///< kept for backwards
-  int64_t buffers = 0;      ///< messages in flight, gradients of activations, scratch
-};
-
-/// The peaks of every rank of a program, given the costs of its stages.
-std::vector<RowPeak> PeaksOfRows(const schedule::Program& program,
-                                 const std::vector<StageCost>& stages);
-
-/// Predicts the memory of single ranks, for any costs of the stages.
-class MemoryForecast {
+/// The peaks of a program's rows, for any costs of its stages.
+class RowPeaks {
  public:
-  /// `program`: of the plan's stages, compute only or lowered. All arguments must outlive this
-  /// object.
-  MemoryForecast(const Job& job, const Plan& plan, const ModelCosts& costs,
-                 schedule::Program program);
-  MemoryForecast(const MemoryForecast&) = delete;
+  /// `program`: compute only or lowered. It must outlive this object.
+  explicit RowPeaks(const schedule::Program& program);
+  RowPeaks(const RowPeaks&) = delete;
 
-  /// The memory of one rank. `stages`: the costs of all stages (StageCosts()); only those on the
-  /// rank matter.
-  RankMemory Of(int rank, const std::vector<StageCost>& stages) const;
-  int ranks() const { return program_.ranks(); }
+  /// `stages`: the costs of all stages; only those on the rank matter.
+  RowPeak Of(int rank, const std::vector<StageCost>& stages) const;
 
  private:
-  const Plan& plan_;
-  const schedule::Program program_;
+  const schedule::Program& program_;
   const schedule::RowWalk walk_;
   const std::vector<int> slots_;
-  const std::vector<int64_t> shared_;  ///< per stage: bytes that tied layers share
-  const double owners_;                ///< ranks that share the optimizer's state
-  const int moments_;
-  const std::vector<int64_t> texts_;  ///< per rank
 };
+
+/// What every rank of the pipe axis holds from step to step, and the texts that it holds between
+/// two steps. `stages`: the costs of all stages (StageCosts()).
+std::vector<RankMemory> LastingMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
+                                      const std::vector<StageCost>& stages);
+
+/// The memory of every rank, given what it holds from step to step and the costs of all stages.
+std::vector<RankMemory> MemoryOfRows(std::vector<RankMemory> lasting,
+                                     const std::vector<StageCost>& stages,
+                                     const schedule::Program& program);
 
 /// The memory of every rank of the pipe axis; replicas and the ranks of the model axis need the
 /// same. `program`: of the plan's stages, compute only or lowered.

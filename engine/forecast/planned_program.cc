@@ -69,9 +69,11 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
   options.byte_limit = plan.memory > 0 ? plan.memory : plan.program_memory;
   if (options.byte_limit == 0) return options;
   if (plan.memory == 0) options.memory_weight = kMemoryWeight;
-  options.bytes = [&job, plan, again = RecomputedStages(plan)](const Program& program) {
-    return LargestTotal(
-        ForecastMemory(job, plan, *plan.costs, schedule::AddRecomputation(program, again)));
+  std::vector<StageCost> stages = StageCosts(*plan.costs, plan);
+  std::vector<RankMemory> lasting = LastingMemory(job, plan, *plan.costs, stages);
+  options.bytes = [stages = std::move(stages), lasting = std::move(lasting),
+                   again = RecomputedStages(plan)](const Program& program) {
+    return LargestTotal(MemoryOfRows(lasting, stages, schedule::AddRecomputation(program, again)));
   };
   return options;
 }

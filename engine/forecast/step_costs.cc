@@ -85,13 +85,18 @@ void AddMessage(const LinkRates& link, const StageCost& stage, double factor,
 
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
                           const std::vector<StageLinks>& links) {
+  return StepCosts(job, plan, costs, StageCosts(costs, plan), links);
+}
+
+schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
+                          const std::vector<StageCost>& stages,
+                          const std::vector<StageLinks>& links) {
   STRATA_CHECK(costs.layers.size() == plan.layers.size()) << costs.layers.size();
   STRATA_CHECK(links.empty() || links.size() == plan.stages.size()) << links.size();
   const int replicas = plan.topology.Size(kDataAxis);
   schedule::Costs result = NoCosts();
   result.step = {0};  // the update is part of `begin`
   result.action = ActionSeconds(plan, costs);
-  const std::vector<StageCost> stages = StageCosts(costs, plan);
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageCost& stage = stages[s];
     const StageLinks link = links.empty() ? StageLinks() : links[s];

@@ -44,5 +44,9 @@ void AddMessage(const LinkRates& link, const StageCost& stage, double factor,
 /// `costs` are set.
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
                           const std::vector<StageLinks>& links = {});
+/// The same with the costs of the stages (StageCosts()) given.
+schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
+                          const std::vector<StageCost>& stages,
+                          const std::vector<StageLinks>& links);
 
 }  // namespace strata

@@ -17,14 +17,13 @@ std::string Subject(const std::vector<LayerSpec>& layers, int index) {
              layers[index].ToString());
 }
 
-void RefuseInside(const LayerSpec& layer, const std::string& subject) {
+/// The first skip or join inside of the layer; null if there is none.
+const LayerSpec* FindInside(const LayerSpec& layer) {
   for (const LayerSpec& child : layer.children) {
-    if (IsSkip(child) || IsJoin(child)) {
-      throw ConfigError(Str(subject, ": strata.", child.type, "{\"", child.args["key"].as_string(),
-                            "\"} stands in the job's list of layers, not inside a layer"));
-    }
-    RefuseInside(child, subject);
+    if (IsSkip(child) || IsJoin(child)) return &child;
+    if (const LayerSpec* inside = FindInside(child)) return inside;
   }
+  return nullptr;
 }
 
 /// Finds the connection of this key, with its join or still without; end() if there is none.
@@ -63,7 +62,11 @@ void Take(const std::vector<LayerSpec>& layers, int index, std::vector<Connectio
 std::vector<Connection> FindConnections(const std::vector<LayerSpec>& layers) {
   std::vector<Connection> connections;
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
-    RefuseInside(layers[i], Subject(layers, i));
+    if (const LayerSpec* inside = FindInside(layers[i])) {
+      throw ConfigError(Str(Subject(layers, i), ": strata.", inside->type, "{\"",
+                            inside->args["key"].as_string(),
+                            "\"} stands in the job's list of layers, not inside a layer"));
+    }
     if (IsSkip(layers[i])) Keep(layers, i, connections);
     if (IsJoin(layers[i])) Take(layers, i, connections);
   }

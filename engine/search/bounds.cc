@@ -19,27 +19,15 @@ Group WithoutLatency(Group group) {
 
 /// The cheapest reduction of all layers; with measured links, that of the replicas with the fastest
 /// links.
-Reduction LeastReduction(const Candidate& candidate, const StageCost& total,
-                         const Training& training, const Cluster& cluster) {
+StageEnd LeastEnd(const Candidate& candidate, const StageCost& total, const Training& training,
+                  const Cluster& cluster) {
   const auto of_rank = [&](int rank) {
-    return ReductionOf(candidate, total, training,
-                       WithoutLatency(ReplicasOf(candidate, cluster, rank)));
+    return EndOf(candidate, total, training, WithoutLatency(ReplicasOf(candidate, cluster, rank)));
   };
-  Reduction least = of_rank(0);
+  StageEnd least = of_rank(0);
   for (int rank = 1; cluster.links && rank < candidate.pipe; ++rank) {
-    const Reduction other = of_rank(rank);
-    if (other.seconds < least.seconds) least = other;
-  }
-  return least;
-}
-
-/// The smallest share of a layer's seconds that delays the ranks after it.
-double LeastHeadShare(const StageTable& table, bool splits) {
-  double least = 1;
-  for (int i = 0; i < table.layers(); ++i) {
-    const StageCost& stage = table.Of(i, i + 1);
-    const double head = stage.forward.seconds + (splits ? 0 : stage.backward_seconds());
-    if (stage.seconds() > 0) least = std::min(least, head / stage.seconds());
+    const StageEnd other = of_rank(rank);
+    if (other.reduce < least.reduce) least = other;
   }
   return least;
 }
@@ -83,13 +71,13 @@ std::vector<int> LiveOf(const schedule::Program& program) {
 
 double MessageAtLeast(const Candidate& candidate, const StageTable& table, const Cluster& cluster) {
   if (candidate.pipe == 1) return 0;
-  int64_t least = table.Of(0, 1).output_bytes;
-  for (int i = 1; i + 1 < table.layers(); ++i)
-    least = std::min(least, table.Of(i, i + 1).output_bytes);
+  const auto least = static_cast<double>(table.LeastOutput());
   double seconds = 0;
-  for (int r = 0; r + 1 < candidate.pipe; ++r) {
-    const double message =
-        PipeLink(candidate, cluster, r, r + 1).Seconds(static_cast<double>(least));
+  // Links that are not measured repeat from node to node.
+  const int last =
+      cluster.links ? candidate.pipe - 1 : std::min(candidate.pipe - 1, cluster.devices_per_node);
+  for (int r = 0; r < last; ++r) {
+    const double message = PipeLink(candidate, cluster, r, r + 1).Seconds(least);
     seconds = r == 0 ? message : std::min(seconds, message);
   }
   return seconds;
@@ -99,7 +87,7 @@ double StepAtLeast(const Candidate& candidate, const StageTable& table, const Tr
                    const Cluster& cluster) {
   const StageCost& total = table.total();
   const auto micro_batches = static_cast<double>(candidate.micro_batches);
-  const auto [reduce, sent, update] = LeastReduction(candidate, total, training, cluster);
+  const auto [reduce, update, sent] = LeastEnd(candidate, total, training, cluster);
   const bool splits = SplitsBackward(candidate.schedule);
   const double message = MessageAtLeast(candidate, table, cluster);
   // The messages by which each earlier rank delays a rank that waits.
@@ -114,7 +102,7 @@ double StepAtLeast(const Candidate& candidate, const StageTable& table, const Tr
   const double way = total.forward.seconds + back + 2 * message * (candidate.pipe - 1);
   const double step = std::max(tail / candidate.pipe, way);
   if (candidate.stages_per_rank > 1) return step;
-  return std::max(step, WaitingStep(total.seconds(), LeastHeadShare(table, splits), ways,
+  return std::max(step, WaitingStep(total.seconds(), table.LeastHeadShare(splits), ways,
                                     micro_batches, candidate.pipe));
 }
 
@@ -145,7 +133,7 @@ double CutStep::AtLeast(const std::vector<int>& bounds) {
   for (size_t s = 0; s < stage_ranks_.size(); ++s) {
     Rank& rank = ranks_[stage_ranks_[s]];
     const StageCost& stage = table_.Of(bounds[s], bounds[s + 1]);
-    const auto [reduce, sent, update] = ReductionOf(choice_, stage, training_, rank.replicas);
+    const auto [reduce, update, sent] = EndOf(choice_, stage, training_, rank.replicas);
     const bool is_first = rank.head < 0;
     rank.work += micro_batches * stage.seconds();
     rank.update += update;

@@ -1,53 +1,106 @@
 #include "engine/search/cuts.h"
 
 #include <algorithm>
-#include <utility>
+#include <cmath>
+#include <limits>
 
-#include "engine/plan/cut/cut_table.h"
+#include "engine/base/check.h"
 
 namespace strata::search {
 namespace {
 
-/// Per layer: the seconds of a micro-batch on the layers before it, forward and back.
-std::vector<double> Heads(const StageTable& table, const CutGoal& goal) {
-  std::vector<double> heads(static_cast<size_t>(table.layers()));
-  if (!goal.head) return heads;
-  for (int begin = 1; begin < table.layers(); ++begin) {
-    const StageCost& before = table.Of(0, begin);
-    heads[begin] = before.forward.seconds + (goal.splits ? 0 : before.backward_seconds());
-  }
-  return heads;
-}
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// The cut problem for CutTable, which minimises the largest cost over the stages by dynamic
-/// programming: for each number of stages and each end it keeps the best last bound.
-class Costliest {
+/// The method that cuts.h describes.
+class Cutter {
  public:
-  using Cost = double;
-  static constexpr bool kIsMonge = false;
+  Cutter(const StageTable& table, const CutGoal& goal)
+      : table_(table), goal_(goal), bounds_(static_cast<size_t>(goal.stages) + 1) {}
 
-  Costliest(const StageTable& table, const CutGoal& goal)
-      : table_(table),
-        goal_(goal),
-        heads_(Heads(table, goal)),
-        windows_(partition::AllWindows(table.layers(), goal.stages)) {}
-
-  const std::vector<partition::Window>& windows() const { return windows_; }
-  static double Join(double stage, double rest) { return std::max(stage, rest); }
-  std::optional<double> Of(int stage, int begin, int end) const {
-    if (goal_.fits && !goal_.fits(stage, begin, end)) return std::nullopt;
-    const double wait = goal_.head ? stage * goal_.message : 0;
-    return heads_[begin] + wait + goal_.micro_batches * table_.Of(begin, end).seconds();
-  }
-  bool AreAbove(int begin, int end, double least) const {
-    return goal_.micro_batches * table_.LeastSeconds(begin, end) > least;
+  std::optional<FoundCut> Find() {
+    if (!Fill(0, kNever)) return std::nullopt;
+    const double cost = Lower(0);
+    for (int stage = 1; stage < goal_.stages; ++stage) Lower(stage);
+    return FoundCut{bounds_, cost};
   }
 
  private:
+  /// Makes bounds_ the best cut of the layers behind the bound before `stage`, and returns its
+  /// cost. REQUIRES: bounds_ is a cut that fits.
+  double Lower(int stage) {
+    double low = 0, high = 0;  // no cut costs less than `low`, and bounds_ costs `high`
+    for (int s = stage; s < goal_.stages; ++s) {
+      high = std::max(high, CostOf(s, bounds_[s], bounds_[s + 1]));
+    }
+    double limit = std::nextafter(high, 0);  // behind other bounds it is often the best already
+    while (low < high) {
+      const std::vector<int> known = bounds_;
+      if (Fill(stage, limit)) {
+        high = cost_;
+      } else {
+        bounds_ = known;
+        low = next_;
+      }
+      const double middle = low + (high - low) / 2;
+      limit = middle < high ? middle : low;
+    }
+    return high;
+  }
+
+  /// Sets the bounds behind `stage` as late as the limit of the cost allows, and cost_ to the cost.
+  /// False if no cut keeps to the limit; none keeps to a limit below next_ then.
+  bool Fill(int stage, double limit) {
+    cost_ = 0;
+    next_ = kNever;
+    for (int s = stage; s < goal_.stages; ++s) {
+      const int begin = bounds_[s], last = table_.layers() - (goal_.stages - s - 1);
+      const int end = FurthestEnd(s, begin, last, limit);
+      if (end < last && Fits(s, begin, end + 1)) {
+        next_ = std::min(next_, CostOf(s, begin, end + 1));
+      }
+      if (end == begin) return false;
+      bounds_[s + 1] = end;
+      cost_ = std::max(cost_, CostOf(s, begin, end));
+    }
+    return bounds_.back() == table_.layers();
+  }
+
+  /// The furthest end up to `last` that the limit allows; `begin` if there is none. It is looked
+  /// for from the mean length on.
+  int FurthestEnd(int s, int begin, int last, double limit) const {
+    int good = begin, bad = last + 1;
+    int tried = begin + std::max(1, (table_.layers() - begin) / (goal_.stages - s)), step = 1;
+    bool is_bracketed = false;
+    while (good + 1 < bad) {
+      tried = std::clamp(tried, good + 1, bad - 1);
+      if (Fits(s, begin, tried) && CostOf(s, begin, tried) <= limit) {
+        good = tried;
+      } else {
+        bad = tried;
+        is_bracketed = true;
+      }
+      tried = is_bracketed ? good + (bad - good) / 2 : good + step;
+      step *= 2;
+    }
+    return good;
+  }
+
+  bool Fits(int stage, int begin, int end) const {
+    return !goal_.fits || goal_.fits(stage, begin, end);
+  }
+
+  double CostOf(int stage, int begin, int end) const {
+    const double work = goal_.micro_batches * table_.Of(begin, end).seconds();
+    if (!goal_.head || begin == 0) return work;
+    const StageCost& before = table_.Of(0, begin);
+    return before.forward.seconds + (goal_.splits ? 0 : before.backward_seconds()) +
+           stage * goal_.message + work;
+  }
+
   const StageTable& table_;
   const CutGoal& goal_;
-  const std::vector<double> heads_;
-  const std::vector<partition::Window> windows_;
+  std::vector<int> bounds_;
+  double cost_ = 0, next_ = 0;
 };
 
 }  // namespace
@@ -55,11 +108,7 @@ class Costliest {
 std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal) {
   STRATA_CHECK(goal.stages >= 1 && goal.stages <= table.layers())
       << goal.stages << " stages of " << table.layers() << " layers";
-  const Costliest problem(table, goal);
-  partition::CutTable cuts(problem);
-  std::vector<int> bounds = cuts.Solve();
-  if (bounds.empty()) return std::nullopt;
-  return FoundCut{std::move(bounds), cuts.cost()};
+  return Cutter(table, goal).Find();
 }
 
 }  // namespace strata::search

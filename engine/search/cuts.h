@@ -1,5 +1,5 @@
-// Finds the cuts of a list of layers with the shortest step, within the memory of each stage's
-// rank.
+// Finds the cuts of a list of layers whose costliest stage costs least, within the memory of each
+// stage's rank.
 #pragma once
 
 #include <functional>
@@ -31,9 +31,19 @@ struct FoundCut {
   double cost = 0;
 };
 
-/// The cut with the least cost, exactly; nothing if no cut fits. Of cuts with equal cost, the one
-/// that CutTable (plan/cut/cut_table.h) chooses. Takes at most stages * layers^2 / 2 steps.
-/// REQUIRES: 1 <= stages <= layers.
+/// The cut with the least cost; nothing if no cut fits. Among equally cheap cuts each bound, from
+/// the first on, is as late as some best cut of the layers after it permits, so that the stages
+/// behind the costliest one are balanced too.
+///
+/// The method: for a limit of the cost, each stage takes as many layers as the limit allows. That
+/// finds a cut within the limit if there is one, because a stage that begins later costs less. The
+/// limit is lowered to what the cut found really costs, and raised to the least cost at which some
+/// stage would take one layer more, until both meet. Then the same is done for the layers behind
+/// each bound. A limit takes stages * log(layers) look-ups, and few limits are needed.
+///
+/// The result is exact if a stage that fits also fits with fewer layers. Where more layers need
+/// less memory (a layer at the end that keeps nothing), a cut may be missed. REQUIRES: 1 <= stages
+/// <= layers.
 std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal);
 
 }  // namespace strata::search

@@ -84,5 +84,34 @@ TEST(FindCut, TakesTheLatestOfEquals) {
   EXPECT_THAT(FindCut(*table, {.stages = 3})->bounds, ElementsAre(0, 2, 4, 5));
 }
 
+/// Layers that are alike are folded: the costs of few stages are computed, and the result is that
+/// of a table that computes them all.
+TEST(StageTable, AlikeLayersAreFolded) {
+  constexpr int kLayers = 5000;
+  int computed = 0;
+  const auto cost = [&](int begin, int end) {
+    ++computed;
+    StageCost sum;
+    for (int i = begin; i < end; ++i) sum.forward.seconds += i % 4 == 1 ? 4 : 1;
+    if (begin == 0) sum.forward.seconds += 2;
+    if (end == kLayers) sum.forward.seconds += 8;
+    return sum;
+  };
+  std::vector<int> kinds;
+  for (int i = 0; i < kLayers; ++i) kinds.push_back(i % 4 == 1);
+  const StageTable folded(kLayers, cost, kinds);
+  const CutGoal goal{.stages = 64, .micro_batches = 8};
+  const auto cut = FindCut(folded, goal);
+  EXPECT_LT(computed, 500);
+  const StageTable table(kLayers, cost);
+  const auto same = FindCut(table, goal);
+  EXPECT_EQ(cut->bounds, same->bounds);
+  EXPECT_EQ(cut->cost, same->cost);
+  for (int s = 0; s < goal.stages; ++s) {
+    const int begin = cut->bounds[s], end = cut->bounds[s + 1];
+    EXPECT_EQ(folded.Of(begin, end).seconds(), table.Of(begin, end).seconds()) << s;
+  }
+}
+
 }  // namespace
 }  // namespace strata::search

@@ -84,11 +84,11 @@ Space HeldSpace(const Job& job, const Value& given) {
 // ---- Changes of the cluster
 
 void Ask(JobCosts& costs, const Cluster& cluster, Space space, std::string change,
-         JobSearch& search) {
+         const SearchLimits& limits, JobSearch& search) {
   space.below = search.result.best.front().forecast.step;
   JobNetwork network(costs, cluster);
-  const FoundPlans result = SearchPlans(network, cluster, space, 1);
-  WhatIf what_if{.change = std::move(change)};
+  const FoundPlans result = SearchPlans(network, cluster, space, 1, limits);
+  WhatIf what_if{.change = std::move(change), .is_cut_short = result.is_cut_short};
   constexpr double kWorthIt = 0.999;
   if (!result.best.empty() && result.best.front().forecast.step < kWorthIt * space.below) {
     what_if.step = result.best.front().forecast.step;
@@ -97,21 +97,25 @@ void Ask(JobCosts& costs, const Cluster& cluster, Space space, std::string chang
   search.what_ifs.push_back(std::move(what_if));
 }
 
-void AskAll(JobCosts& costs, const Space& space, JobSearch& search) {
+void AskAll(JobCosts& costs, const Space& space, SearchLimits limits, JobSearch& search) {
+  limits.actions /= 5;
+  limits.seconds /= 5;
   const Cluster& cluster = search.cluster;
   Cluster larger = cluster;
   larger.device.memory *= 2;
-  Ask(costs, larger, space, Str(FormatBytes(larger.device.memory), " per device"), search);
+  Ask(costs, larger, space, Str(FormatBytes(larger.device.memory), " per device"), limits, search);
   if (cluster.links) return;  // measured links are not changed
   if (cluster.devices_per_node > 1) {
     Cluster faster = cluster;
     faster.within.bandwidth *= 2;
-    Ask(costs, faster, space, FormatBandwidth(faster.within.bandwidth) + " within nodes", search);
+    Ask(costs, faster, space, FormatBandwidth(faster.within.bandwidth) + " within nodes", limits,
+        search);
   }
   if (cluster.nodes > 1) {
     Cluster faster = cluster;
     faster.between.bandwidth *= 2;
-    Ask(costs, faster, space, FormatBandwidth(faster.between.bandwidth) + " between nodes", search);
+    Ask(costs, faster, space, FormatBandwidth(faster.between.bandwidth) + " between nodes", limits,
+        search);
   }
 }
 
@@ -129,7 +133,7 @@ struct Part {
   const char* name;
   double seconds;
 };
-std::array<Part, 4> PartsOf(const ClusterForecast& forecast) {
+std::array<Part, 4> PartsOf(const StepEvaluation& forecast) {
   double busy = 0;
   for (const RankForecast& rank : forecast.ranks) busy += rank.busy;
   busy /= static_cast<double>(forecast.ranks.size());
@@ -141,7 +145,7 @@ std::array<Part, 4> PartsOf(const ClusterForecast& forecast) {
 
 /// The reason column. For the best plan: the parts of its step. For others: what costs them most
 /// time compared with the best.
-std::string Reason(const ClusterForecast& forecast, const ClusterForecast& best) {
+std::string Reason(const StepEvaluation& forecast, const StepEvaluation& best) {
   const std::array<Part, 4> parts = PartsOf(forecast), of_best = PartsOf(best);
   if (&forecast == &best) {
     std::string text;
@@ -165,9 +169,22 @@ std::string Short(const Candidate& candidate) {
              candidate.schedule, ", ", candidate.micro_batches, " x ", candidate.micro_batch_size);
 }
 
+/// What a search that was cut short may have missed; "" if nothing.
+std::string MissedText(const FoundPlans& result) {
+  if (!result.is_cut_short) return "";
+  return Str("\nthe search ended at ",
+             result.is_late ? "its limit of seconds" : "its limit of simulated steps",
+             ": a plan that it has not looked at is at most ", FormatShare(result.missed),
+             " faster; a larger --budget looks at more\n");
+}
+
 void CheckFound(const JobSearch& search) {
   if (!search.result.best.empty()) return;
   const std::string notices = search.notices.empty() ? "" : "\n" + Join(search.notices, "\n");
+  if (search.result.is_cut_short) {
+    throw ConfigError(Str("the search found no plan in time; a larger --budget looks at more, and ",
+                          "keys such as --pipe that are given leave less to search", notices));
+  }
   if (search.result.least_memory > 0) {
     // Of some candidates only a bound is known, of others only the memory of their fastest cut.
     throw ConfigError(Str(
@@ -185,7 +202,9 @@ const FieldTable& ClusterFlags() {
       Field::Any("cluster", "a ready cluster, 8xH100, 8xA100-80, 4xL4, cpu, ..., or a table")
           .Optional(),
       Field::Int("gpus", "devices of the cluster, in all").AtLeast(1).AtMost(1 << 20).Optional(),
-      Field::String("link", "between nodes, or within,between: \"ndr\", \"25GB/s:5us\"")
+      Field::String("link", "between nodes, or within,between: \"ndr\", \"25GB/s:5us\"").Optional(),
+      Field::Number("budget", "seconds after which a search gives the best so far (10)")
+          .Above(0)
           .Optional()};
   return kFields;
 }
@@ -200,8 +219,13 @@ ClusterRequest ToRequest(const Value& options, const Job& job) {
   return request;
 }
 
+SearchLimits ToLimits(const Value& options) {
+  const Value& budget = options["budget"];
+  return {.seconds = budget.is_null() ? 10 : budget.as_double()};
+}
+
 JobSearch SearchFor(const Job& asked, const Value& given, const ClusterRequest& request, int top,
-                    Script* script) {
+                    Script* script, const SearchLimits& limits) {
   const Job job = WithWholeLayers(asked, "the search");
   JobSearch search;
   search.cluster = MakeCluster(request);
@@ -209,10 +233,10 @@ JobSearch SearchFor(const Job& asked, const Value& given, const ClusterRequest& 
   search.batch = space.batch;
   JobCosts costs(job, script);
   JobNetwork network(costs, search.cluster);
-  search.result = SearchPlans(network, search.cluster, space, top);
+  search.result = SearchPlans(network, search.cluster, space, top, limits);
   search.notices = costs.refusals();
   CheckFound(search);
-  AskAll(costs, space, search);
+  AskAll(costs, space, limits, search);
   return search;
 }
 
@@ -245,26 +269,29 @@ std::string SearchText(const JobSearch& search) {
                    "zero", "step", "bubble", "memory", "why"});
   for (const FoundPlan& found : result.best) {
     const Candidate& candidate = found.candidate;
-    const ClusterForecast& forecast = found.forecast;
+    const StepEvaluation& forecast = found.forecast;
     table.Add({Str(candidate.pipe), Str(candidate.data), Str(candidate.model), candidate.schedule,
                Str(candidate.stages_per_rank),
                Str(candidate.micro_batches, " x ", candidate.micro_batch_size),
                ShowRecompute(candidate.recompute), Str(candidate.zero),
                FormatSeconds(forecast.step), FormatShare(forecast.bubble),
-               FormatBytes(forecast.memory), Reason(forecast, best.forecast)});
+               FormatBytes(static_cast<double>(forecast.memory)), Reason(forecast, best.forecast)});
   }
   text += table.Render();
+  text += MissedText(result);
   const int idle = search.cluster.devices() - best.candidate.ranks();
   if (idle > 0)
     text += Str("\n", Plural(idle, "device"), " would not help and have nothing to do\n");
   text += "\nwhat would beat the first:\n";
   for (const WhatIf& what_if : search.what_ifs) {
-    text += Str("  ", what_if.change, ": ",
-                what_if.step == 0 ? std::string("no faster")
-                                  : Str(FormatSeconds(what_if.step), " (",
-                                        FormatShare(1 - what_if.step / best.forecast.step),
-                                        " less), ", Short(what_if.candidate)),
-                "\n");
+    text +=
+        Str("  ", what_if.change, ": ",
+            what_if.step == 0
+                ? std::string(what_if.is_cut_short ? "nothing faster found in time" : "no faster")
+                : Str(FormatSeconds(what_if.step), " (",
+                      FormatShare(1 - what_if.step / best.forecast.step), " less), ",
+                      Short(what_if.candidate)),
+            "\n");
   }
   for (const std::string& notice : search.notices) text += Str("note: ", notice, "\n");
   return text + "\nthe first in a script:\n" + ScriptLines(best.candidate);
@@ -272,9 +299,9 @@ std::string SearchText(const JobSearch& search) {
 
 Value SearchRecord(const JobSearch& search) {
   Value::List plans, what_ifs;
-  const ClusterForecast& best = search.result.best.front().forecast;
+  const StepEvaluation& best = search.result.best.front().forecast;
   for (const FoundPlan& found : search.result.best) {
-    const ClusterForecast& forecast = found.forecast;
+    const StepEvaluation& forecast = found.forecast;
     Value plan;
     plan.Set("step", forecast.step).Set("pipeline", forecast.pipeline);
     plan.Set("bubble", forecast.bubble).Set("recompute_seconds", forecast.recompute);
@@ -291,6 +318,7 @@ Value SearchRecord(const JobSearch& search) {
   record.Set("cluster", search.cluster.Describe()).Set("devices", search.cluster.devices());
   record.Set("batch", search.batch).Set("considered", search.result.considered);
   record.Set("simulated", search.result.simulated).Set("plans", std::move(plans));
+  if (search.result.is_cut_short) record.Set("missed", search.result.missed);
   record.Set("what_if", std::move(what_ifs));
   return record.Set("notices", Value::List(search.notices.begin(), search.notices.end()));
 }

@@ -14,17 +14,20 @@
 
 namespace strata::search {
 
-/// The fields that describe the cluster, for flags and for job:search{...}: cluster, gpus, link.
+/// The fields of a search, for flags and for job:search{...}: cluster, gpus, link, budget.
 const FieldTable& ClusterFlags();
 /// Converts such options (canonical, by ClusterFlags()) to a request. job.memory is the memory of
 /// each device, job.links the file of measured links.
 ClusterRequest ToRequest(const Value& options, const Job& job);
+/// The limits that such options ask for.
+SearchLimits ToLimits(const Value& options);
 
 /// The effect of one change of the cluster.
 struct WhatIf {
   std::string change;  ///< "160 GB per device"
   double step = 0;     ///< seconds of the best plan after the change; 0: no better plan
   Candidate candidate = {};
+  bool is_cut_short = false;  ///< not all plans after the change were looked at
 };
 
 struct JobSearch {
@@ -39,10 +42,11 @@ struct JobSearch {
 /// job's: batch.size times the data degree. `given`: job keys (overrides.h) that were set beside
 /// the script; if they are among the searched ones (parallel, schedule, stages_per_rank,
 /// batch.micro_batches and micro_batch_size, recompute, zero, partition), the search keeps their
-/// values. Throws ConfigError as JobCosts does, for a key whose value the planner does not support
-/// (named), and if nothing fits into the memory, with the smallest memory that would suffice.
+/// values. `limits` are those of the search; each change of the cluster gets a fifth of them.
+/// Throws ConfigError as JobCosts does, for a key whose value the planner does not support (named),
+/// and if nothing fits into the memory, with the smallest memory that would suffice.
 JobSearch SearchFor(const Job& job, const Value& given, const ClusterRequest& request, int top,
-                    Script* script);
+                    Script* script, const SearchLimits& limits = {});
 
 /// The keys of a candidate, as job:plan{...} accepts them.
 Value KeysOf(const Candidate& candidate);
@@ -53,8 +57,8 @@ std::string ScriptLines(const Candidate& candidate);
 /// script lines of the first plan.
 std::string SearchText(const JobSearch& search);
 /// {cluster=, devices=, batch=, considered=, simulated=, plans={{step=, bubble=, memory=, keys=,
-/// ...},
-/// ...}, what_if={...}, notices={...}}. The keys are stable.
+/// ...}, ...}, what_if={...}, notices={...}}, and if the search was cut short missed=, a share. The
+/// keys are stable.
 Value SearchRecord(const JobSearch& search);
 
 }  // namespace strata::search

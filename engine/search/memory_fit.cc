@@ -9,9 +9,9 @@
 #include "engine/base/error.h"
 #include "engine/base/fields/quantity.h"
 #include "engine/base/text.h"
+#include "engine/forecast/evaluate.h"
 #include "engine/forecast/memory_forecast.h"
 #include "engine/forecast/planned_program.h"
-#include "engine/forecast/step_costs.h"
 #include "engine/forecast/users_program.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_text.h"
@@ -79,9 +79,9 @@ std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& p
   const auto price = [&](const RecomputeChoice& choice, const Program& program) {
     if (!choice.fits) return static_cast<double>(choice.least.total());
     const Plan planned = Recomputing(plan, choice);
-    return schedule::Simulate(schedule::AddRecomputation(program, RecomputedStages(planned)),
-                              StepCosts(job, planned, chooser.costs()))
-        .makespan;
+    return Evaluate(PlacedHere(job, planned, chooser.costs(), choice.costs, {}),
+                    schedule::AddRecomputation(program, RecomputedStages(planned)))
+        .step;
   };
   std::pair<RecomputeChoice, std::string> best;
   double least = 0;

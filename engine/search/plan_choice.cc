@@ -10,13 +10,15 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/forecast/memory_forecast.h"
+#include "engine/forecast/evaluate.h"
 #include "engine/forecast/planned_program.h"
-#include "engine/forecast/step_costs.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/stage_map.h"
+#include "engine/search/climb.h"
+#include "engine/search/cluster/cluster_forecast.h"
+#include "engine/search/cut_evaluator.h"
 #include "engine/search/memory_fit.h"
 #include "engine/search/rank_cuts.h"
 
@@ -34,13 +36,15 @@ constexpr double kNearly = 0.05;
 /// A plan that has never run here must be better by this share than those that have.
 constexpr double kNews = 0.03;
 /// Limits of the effort: kMostSearched is in actions of one program that is searched, kMostTried in
-/// actions and layers of all plans that are tried. With them a choice takes a second or two and is
-/// the same on every machine.
+/// actions of all steps that are evaluated. With them a choice takes a second or two and is the
+/// same on every machine.
 constexpr int64_t kMostSearched = 20'000, kMostTried = 6'000'000;
 /// The limit in actions of all programs that are searched only to try cuts; and again for plans
 /// that ran before.
 constexpr int64_t kMostSearchedInAll = 30'000;
 constexpr int kMostStagesPerRank = 4;
+/// A bound is moved if the price falls by at least this share.
+constexpr double kLeastMove = 1e-3;
 /// The most steps of a search for cuts into more stages than ranks.
 constexpr double kMostCuts = 1e7;
 /// The number of cuts from CutsByRank() that are tried for each layout.
@@ -127,7 +131,7 @@ std::vector<StageLayout> LayoutsOf(const Job& job, const Extent& extent, bool ha
 /// of stages with every schedule by simulation, then improves the best plan in turn: cuts that
 /// balance ranks, moves of single bounds, a searched program, and last the plans that ran before.
 /// Each candidate replaces the best only if it is better by a minimal share. The effort is counted
-/// in actions (left_, searched_left_) and not in time, so the result does not depend on the
+/// in actions (effort_, searched_left_) and not in time, so the result does not depend on the
 /// machine.
 class Chooser {
  public:
@@ -217,42 +221,39 @@ class Chooser {
   /// Evaluates a plan by prediction; nothing if it takes too much memory. The total effort is
   /// limited: once it is used up, nothing more is evaluated and the best plan so far is used.
   std::optional<Candidate> Evaluated(const Plan& plan) {
-    left_ -= Actions(plan) + static_cast<int64_t>(plan.layers.size());
-    if (best_ && left_ < 0) return std::nullopt;
-    const Program program = TrainingProgram(job_, plan, extent_.micro_batches, script_);
-    const int64_t memory = MemoryOf(plan, program);
-    if (memory_ == 0) {
-      const auto more = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
-      memory_ = plan.memory > 0 ? plan.memory : more;
+    if (!effort_.Spend(Actions(plan)) && best_) return std::nullopt;
+    Program program = TrainingProgram(job_, plan, extent_.micro_batches, script_);
+    if (!has_seconds()) {  // memory in activations, and seconds in passes of a stage
+      const schedule::Simulation simulation = schedule::Simulate(program);
+      return Weighed(plan, simulation.makespan / plan.stages_per_rank(),
+                     std::ranges::max(simulation.peak_activations));
     }
-    if (memory > memory_) return std::nullopt;
-    const double seconds = SecondsOf(plan, program);
-    const double price = PriceOf(plan, seconds, memory);
-    double& least = prices_.try_emplace({plan.stage_ranks(), plan.schedule}, price).first->second;
-    least = std::min(least, price);
-    return Candidate{plan, seconds, price};
+    const StepEvaluation step = Evaluate(PlacedHere(job_, plan, *costs()), std::move(program));
+    return Weighed(plan, step.step, step.memory);
+  }
+
+  /// The plan with its price, unless it takes too much memory.
+  std::optional<Candidate> Weighed(const Plan& plan, double seconds, int64_t memory) {
+    const std::optional<double> price = PriceOf(plan.stage_ranks(), plan.schedule, seconds, memory);
+    return price ? std::optional(Candidate{plan, seconds, *price}) : std::nullopt;
   }
 
   /// The price to minimise: with a memory limit the time alone, otherwise memory counts too.
-  double PriceOf(const Plan& plan, double seconds, int64_t memory) const {
-    return schedule::Price(seconds, static_cast<double>(memory), MemoryWeight(plan));
+  /// Nothing if the memory exceeds the limit; without one it is that of the first plan and a little
+  /// more.
+  std::optional<double> PriceOf(const std::vector<int>& stage_ranks, const std::string& schedule,
+                                double seconds, int64_t memory) {
+    if (memory_ == 0) {
+      const auto more = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
+      memory_ = job_.memory > 0 ? job_.memory : more;
+    }
+    if (memory > memory_) return std::nullopt;
+    const double price = schedule::Price(seconds, static_cast<double>(memory), MemoryWeight());
+    double& least = prices_.try_emplace({stage_ranks, schedule}, price).first->second;
+    least = std::min(least, price);
+    return price;
   }
-  double MemoryWeight(const Plan& plan) const {
-    return plan.memory > 0 || !has_seconds() ? 0 : kMemoryWeight;
-  }
-
-  /// The peak of the largest rank in bytes; if the costs are not known, in activations.
-  int64_t MemoryOf(const Plan& plan, const Program& program) const {
-    if (!costs()) return std::ranges::max(schedule::Simulate(program).peak_activations);
-    return LargestTotal(ForecastMemory(job_, plan, *costs(), program));
-  }
-
-  /// The seconds of a step; if no seconds are known, its length in passes of a stage.
-  double SecondsOf(const Plan& plan, const Program& program) const {
-    if (!has_seconds()) return schedule::Simulate(program).makespan / plan.stages_per_rank();
-    return schedule::Simulate(program, StepCosts(job_, plan, *costs(), LinksOfStages(plan)))
-        .makespan;
-  }
+  double MemoryWeight() const { return job_.memory > 0 || !has_seconds() ? 0 : kMemoryWeight; }
 
   /// Tries cuts that balance ranks with several stages, even where single stages cannot be
   /// balanced.
@@ -263,13 +264,7 @@ class Chooser {
   }
 
   std::optional<Candidate> BestByRank(const StageLayout& layout) {
-    const RankCutOptions options = {
-        .stage_ranks = layout.stage_ranks,
-        .micro_batches = extent_.micro_batches,
-        .owners =
-            job_.zero == 1 ? static_cast<double>(uncut_plan_.plan().topology.Size(kDataAxis)) : 1,
-        .memory_weight = MemoryWeight(uncut_plan_.plan()),
-        .most = kMostRankCuts};
+    const RankCutOptions options = PricerOptions(layout.stage_ranks);
     std::optional<Candidate> best;
     for (const RankCut& cut : CutsByRank(*costs(), options)) {
       // The cut's price is a lower bound and they ascend, so no later cut can be better.
@@ -284,6 +279,15 @@ class Chooser {
       }
     }
     return best;
+  }
+
+  RankCutOptions PricerOptions(const std::vector<int>& stage_ranks) const {
+    const int replicas = uncut_plan_.plan().topology.Size(kDataAxis);
+    return {.stage_ranks = stage_ranks,
+            .micro_batches = extent_.micro_batches,
+            .owners = job_.zero == 1 ? static_cast<double>(replicas) : 1,
+            .memory_weight = MemoryWeight(),
+            .most = kMostRankCuts};
   }
 
   std::vector<std::string> WithSearch(std::vector<std::string> schedules) const {
@@ -346,20 +350,47 @@ class Chooser {
   }
 
   /// The cuts with the fastest slowest stage do not always give the shortest step. So bounds are
-  /// moved by one layer while that helps, or to the next place where fewer bytes cross, which pays
-  /// on a slow link. Each move is tried with every schedule that is nearly as good, because a
-  /// schedule with a longer warm-up prefers other cuts.
+  /// moved while that helps. Each move is tried with every schedule that is nearly as good, because
+  /// a schedule with a longer warm-up prefers other cuts.
   void MoveCuts() {
-    for (bool is_new = true; is_new && left_ > 0;) {
-      is_new = false;
-      for (size_t s = 1; s + 1 < best_->plan.bounds.size(); ++s) {
-        for (const int to : Places(s)) {
-          for (const std::string& schedule : NearlyAsGood()) {
-            Attempt([&] { is_new |= MoveCut(s, to, schedule); });
-          }
-        }
+    const std::vector<int> stage_ranks = best_->plan.stage_ranks();
+    const RankCutOptions options = PricerOptions(stage_ranks);
+    CutPricer pricer(*costs(), options);
+    CutEvaluator evaluator(job_, best_->plan, script_);
+    const auto attempt = [&](const std::vector<int>& bounds) {
+      const std::vector<std::string> schedules = NearlyAsGood();
+      const bool splits = std::ranges::any_of(schedules, [&](const std::string& name) {
+        return IsUsers(job_) || name == "auto" || search::SplitsBackward(name);
+      });
+      if (pricer.PriceOf(bounds, splits) >= (1 - kLeastMove) * best_->price) return false;
+      bool is_taken = false;
+      for (const std::string& schedule : schedules) {
+        Attempt([&] { is_taken |= TryCut(bounds, schedule, evaluator); });
       }
+      return is_taken;
+    };
+    ClimbRules rules = {attempt};
+    if (best_->plan.transport != "threads") {  // else no message is sent
+      rules.crossing = [&](int place) { return evaluator.crossing(place); };
     }
+    Climb(best_->plan.bounds, rules, effort_);
+  }
+
+  /// Evaluates other cuts of the best plan's stages, and takes them if they are better and
+  /// possible.
+  bool TryCut(const std::vector<int>& bounds, const std::string& schedule,
+              CutEvaluator& evaluator) {
+    const std::vector<int> stage_ranks = best_->plan.stage_ranks();
+    if (schedule == "auto") {
+      const Plan plan = CutAt(bounds, stage_ranks, schedule);
+      return MaySearch(plan) && Try(plan, kLeastMove);
+    }
+    if (!effort_.Spend(Actions(best_->plan))) return false;
+    const StepEvaluation step = evaluator.Of(bounds, stage_ranks, schedule);
+    const std::optional<double> price = PriceOf(stage_ranks, schedule, step.step, step.memory);
+    if (!price || *price >= (1 - kLeastMove) * best_->price) return false;
+    best_ = Candidate{CutAt(bounds, stage_ranks, schedule), step.step, *price};
+    return true;
   }
 
   /// The schedules for the best plan's stages: its own first, so that it stays if equal, then the
@@ -378,35 +409,6 @@ class Chooser {
     return names;
   }
 
-  /// The places to which a bound may move: one layer to either side, and on either side the next
-  /// place where fewer bytes cross.
-  std::vector<int> Places(size_t bound) const {
-    const Plan& plan = best_->plan;
-    const int now = plan.bounds[bound];
-    const auto crossing = [&](int place) {
-      return BytesOf(plan.layers[static_cast<size_t>(place) - 1].output);
-    };
-    std::vector<int> places;
-    for (const int by : {-1, 1}) {
-      int place = now + by;
-      const int end = by < 0 ? plan.bounds[bound - 1] : plan.bounds[bound + 1];
-      if (place == end) continue;
-      places.push_back(place);
-      if (plan.transport == "threads") continue;  // no messages, so no bytes cross
-      while (place != end && crossing(place) >= crossing(now)) place += by;
-      if (place != end && place != places.back()) places.push_back(place);
-    }
-    return places;
-  }
-
-  bool MoveCut(size_t bound, int to, const std::string& schedule) {
-    std::vector<int> bounds = best_->plan.bounds;
-    bounds[bound] = to;
-    constexpr double kLeast = 1e-3;
-    const Plan plan = CutAt(std::move(bounds), best_->plan.stage_ranks(), schedule);
-    return MaySearch(plan) && Try(plan, kLeast);
-  }
-
   // ---- The notice
 
   /// The seconds of the job's step with another choice; 0 if that is impossible.
@@ -415,7 +417,9 @@ class Chooser {
     try {
       Plan plan = uncut_plan_.Cut(job, stage_ranks, {});
       plan.schedule = schedule;
-      return SecondsOf(plan, TrainingProgram(job, plan, extent_.micro_batches, script_));
+      return Evaluate(PlacedHere(job, plan, *costs()),
+                      TrainingProgram(job, plan, extent_.micro_batches, script_))
+          .step;
     } catch (const ConfigError&) {
       return 0;
     }
@@ -467,8 +471,9 @@ class Chooser {
   const UncutPlan& uncut_plan_;
   const Extent extent_;
   Script* const script_;
-  int64_t left_ = kMostTried, searched_left_ = kMostSearchedInAll;
-  int64_t memory_ = 0;     ///< limit in the unit of MemoryOf(); 0 = not set yet
+  Effort effort_ = Effort(kMostTried);
+  int64_t searched_left_ = kMostSearchedInAll;
+  int64_t memory_ = 0;     ///< limit in bytes or, without seconds, activations; 0 = not set yet
   std::vector<Plan> cut_;  ///< the plans of all layouts
   std::optional<Candidate> best_;
   /// The least price of each schedule for each placement of stages.

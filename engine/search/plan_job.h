@@ -24,8 +24,8 @@ namespace strata {
 /// shortest simulated step, by the plan's seconds (plan_seconds.h). All named schedules are tried
 /// with up to four stages on each rank, with the cuts whose slowest stage is fastest, and with cuts
 /// that balance ranks of several stages (rank_cuts.h), there also with a program that is searched
-/// for these costs. Then bounds are moved by one layer while that helps, each time with every
-/// schedule within 5 % of the best, and last a program is searched for the best plan. Of nearly
+/// for these costs. Then bounds are moved while that helps (climb.h), each time with every schedule
+/// within 5 % of the best, and last a program is searched for the best plan. Of nearly
 /// equal choices (kLeastSaving) the simplest wins, and of nearly equal plans (kNews) one that ran
 /// here before. Without a memory limit no choice may take a tenth more memory than the simplest. If
 /// such cuts are impossible because of the memory or of split layers, cuts by memory and by

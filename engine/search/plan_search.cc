@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "engine/base/error.h"
-#include "engine/base/text.h"
 #include "engine/plan/cut/all_cuts.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/search/bounds.h"
+#include "engine/search/climb.h"
 #include "engine/search/cuts.h"
 
 namespace strata::search {
@@ -23,8 +23,13 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 constexpr int kStagesPerRank[] = {1, 2, 3, 4, 6, 8};
 
-/// The limit of simulated actions for moving the bounds of one winner.
-constexpr int64_t kMovedActions = 12'000'000;
+/// The share of the limits that is for the tree; the rest is for moving the bounds of the winners.
+constexpr double kTreeShare = 0.5;
+/// A bound without cuts costs as much effort as simulating so many actions, and good cuts cost so
+/// much for each stage.
+constexpr int64_t kBoundActions = 20, kCutActions = 100;
+/// A step is not simulated if that would take more than this share of the limits.
+constexpr double kLargestShare = 1.0 / 16;
 
 template <class T>
 bool Allows(const std::vector<T>& allowed, const T& value) {
@@ -73,11 +78,14 @@ Kin KinOf(const Candidate& candidate) { return {candidate.pipe, candidate.data, 
 
 class PlanSearch {
  public:
-  PlanSearch(Network& network, const Cluster& cluster, const Space& space, int top)
+  PlanSearch(Network& network, const Cluster& cluster, const Space& space, int top,
+             const SearchLimits& limits)
       : network_(network),
         cluster_(cluster),
         space_(space),
         top_(top),
+        limits_(limits),
+        effort_(EffortOf(kTreeShare)),
         training_(network.training()),
         capacity_(cluster.memory()),
         limit_(space.below > 0 ? space.below : kNever) {}
@@ -86,15 +94,25 @@ class PlanSearch {
     ListVariants();
     ListSizes();
     while (!queue_.empty() && queue_.top().bound < limit_) {
+      if (!effort_.Spend(kBoundActions)) {
+        result_.is_late = effort_.is_late();
+        LeaveOut(queue_.top().bound);
+        break;
+      }
       const Node node = queue_.top();
       queue_.pop();
       Expand(node);
     }
-    for (auto& [kin, found] : best_) MoveBounds(found);
     for (auto& [kin, found] : best_) result_.best.push_back(std::move(found));
-    std::stable_sort(
-        result_.best.begin(), result_.best.end(),
-        [](const FoundPlan& a, const FoundPlan& b) { return a.forecast.step < b.forecast.step; });
+    const auto step = [](const FoundPlan& found) { return found.forecast.step; };
+    std::ranges::stable_sort(result_.best, {}, step);
+    effort_ = EffortOf(1 - kTreeShare);
+    for (FoundPlan& found : result_.best) MoveBounds(found);
+    std::ranges::stable_sort(result_.best, {}, step);
+    if (result_.is_cut_short) {
+      const double best = result_.best.empty() ? kNever : step(result_.best.front());
+      result_.missed = std::max(0.0, 1 - left_out_ / best);
+    }
     if (static_cast<int>(result_.best.size()) > top_) {
       result_.best.resize(static_cast<size_t>(top_));
     }
@@ -105,6 +123,17 @@ class PlanSearch {
  private:
   std::shared_ptr<const StageTable> TableOf(const Candidate& candidate) {
     return network_.Table(candidate.micro_batch_size, candidate.model, candidate.recompute);
+  }
+
+  Effort EffortOf(double share) const {
+    return Effort(static_cast<int64_t>(share * static_cast<double>(limits_.actions)),
+                  share * limits_.seconds);
+  }
+
+  /// Notes that a node was not looked at, or none from this bound on.
+  void LeaveOut(double bound) {
+    result_.is_cut_short = true;
+    left_out_ = std::min(left_out_, bound);
   }
 
   // ---- The space
@@ -189,7 +218,7 @@ class PlanSearch {
       case Node::Level::kVariant:
         return ExpandVariant(node);
       case Node::Level::kCut:
-        return Simulate(node.candidate);
+        return Simulate(node);
     }
   }
 
@@ -211,6 +240,7 @@ class PlanSearch {
       has_one = true;
       alone_ = variant;
       ++result_.considered;
+      effort_.Spend(kBoundActions);
       AddVariant(std::move(candidate), node.bound);
     }
   }
@@ -252,6 +282,7 @@ class PlanSearch {
   void ExpandVariant(const Node& node) {
     const auto table = TableOf(node.candidate);
     ++result_.bounded;
+    effort_.Spend(kCutActions * node.candidate.stages());
     Node next = node;
     next.level = Node::Level::kCut;
     if (TriesAllCuts(node.candidate)) {
@@ -327,12 +358,16 @@ class PlanSearch {
 
   // ---- Steps
 
-  void Simulate(const Candidate& candidate) {
+  void Simulate(const Node& node) {
+    const Candidate& candidate = node.candidate;
+    const double actions = 3.0 * candidate.stages() * static_cast<double>(candidate.micro_batches);
+    if (actions > kLargestShare * static_cast<double>(limits_.actions)) return LeaveOut(node.bound);
     const auto table = TableOf(candidate);
-    std::optional<schedule::Program> program;  // the same for all cuts
+    std::optional<Evaluator> evaluator;  // of the program, which is the same for all cuts
     const auto simulate = [&](const Candidate& cut) {
-      if (!program) program = ProgramOf(cut);
-      ForecastCut(cut, *table, *program);
+      if (!evaluator) evaluator.emplace(ProgramOf(cut));
+      std::optional<StepEvaluation> forecast = Evaluated(cut, *table, *evaluator);
+      if (forecast && forecast->step <= limit_) Keep({cut, *std::move(forecast)});
     };
     if (!candidate.bounds.empty()) return simulate(candidate);
     const std::vector<int> live = LiveAtLeast(candidate);
@@ -347,16 +382,20 @@ class PlanSearch {
                           });
   }
 
-  void ForecastCut(const Candidate& candidate, const StageTable& table,
-                   const schedule::Program& program) {
+  /// Simulates a step; nothing if it needs too much memory.
+  std::optional<StepEvaluation> Evaluated(const Candidate& candidate, const StageTable& table,
+                                          const Evaluator& evaluator) {
     ++result_.simulated;
-    ClusterForecast forecast = ForecastClusterStep(candidate, table, training_, cluster_, program);
-    if (!HasRoom(forecast.memory) || forecast.step > limit_) return;
-    Keep({candidate, std::move(forecast)});
+    effort_.Spend(CountActions(evaluator.program()));
+    if (limits_.progress) limits_.progress(result_);
+    StepEvaluation forecast = evaluator.Of(
+        PlacedOn(candidate, table, training_, cluster_, evaluator.program().stage_ranks));
+    if (!HasRoom(static_cast<double>(forecast.memory))) return std::nullopt;
+    return forecast;
   }
 
   /// Orders plans by step; of equal steps the one with less memory is better.
-  static std::pair<double, double> Score(const FoundPlan& found) {
+  static std::pair<double, int64_t> Score(const FoundPlan& found) {
     return {found.forecast.step, found.forecast.memory};
   }
 
@@ -383,40 +422,23 @@ class PlanSearch {
     std::erase_if(best_, [&](const auto& entry) { return entry.second.forecast.step > limit_; });
   }
 
-  /// Moves bounds by one layer as long as the step becomes shorter.
+  /// Moves bounds while the step becomes shorter.
   void MoveBounds(FoundPlan& found) {
     if (!space_.bounds.empty() || TriesAllCuts(found.candidate)) return;
     const auto table = TableOf(found.candidate);
-    const schedule::Program program = ProgramOf(found.candidate);
-    const int64_t actions = CountActions(program);
-    int64_t budget = kMovedActions;
-    bool moves = true;
-    while (moves) {
-      moves = false;
-      for (size_t b = 1; b + 1 < found.candidate.bounds.size(); ++b) {
-        for (int by : {-1, 1}) {
-          if ((budget -= actions) < 0) return;
-          moves |= Move(found, b, by, *table, program);
-        }
-      }
-    }
-  }
-
-  bool Move(FoundPlan& found, size_t bound, int by, const StageTable& table,
-            const schedule::Program& program) {
-    Candidate candidate = found.candidate;
-    std::vector<int>& bounds = candidate.bounds;
-    bounds[bound] += by;
-    const bool is_cut = bounds[bound - 1] < bounds[bound] && bounds[bound] < bounds[bound + 1];
-    if (!is_cut ||
-        CutStep(candidate, table, training_, cluster_).AtLeast(bounds) >= found.forecast.step) {
-      return false;
-    }
-    ++result_.simulated;
-    ClusterForecast forecast = ForecastClusterStep(candidate, table, training_, cluster_, program);
-    if (forecast.memory > capacity_ || forecast.step >= found.forecast.step) return false;
-    found = {std::move(candidate), std::move(forecast)};
-    return true;
+    const Evaluator evaluator(ProgramOf(found.candidate));
+    CutStep step(found.candidate, *table, training_, cluster_);
+    const auto attempt = [&](const std::vector<int>& bounds) {
+      if (step.AtLeast(bounds) >= found.forecast.step) return false;
+      Candidate candidate = found.candidate;
+      candidate.bounds = bounds;
+      std::optional<StepEvaluation> forecast = Evaluated(candidate, *table, evaluator);
+      if (!forecast || forecast->step >= found.forecast.step) return false;
+      found = {std::move(candidate), *std::move(forecast)};
+      return true;
+    };
+    const auto crossing = [&](int place) { return table->Of(place - 1, place).output_bytes; };
+    Climb(found.candidate.bounds, {attempt, crossing}, effort_);
   }
 
   static constexpr int64_t kMaxMicroBatches = 1 << 16;
@@ -425,6 +447,8 @@ class PlanSearch {
   const Cluster& cluster_;
   const Space& space_;
   const int top_;
+  const SearchLimits& limits_;
+  Effort effort_;
   const Training training_;
   const double capacity_;
 
@@ -438,19 +462,16 @@ class PlanSearch {
   std::map<Kin, FoundPlan> best_;
   double limit_;
   double least_memory_ = kNever;
+  double left_out_ = kNever;  ///< a lower bound of the steps that were left out
   FoundPlans result_;
 };
 
 }  // namespace
 
-FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& space, int top) {
+FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& space, int top,
+                       const SearchLimits& limits) {
   if (space.batch < 1) throw ConfigError("a step needs at least one sample");
-  if (network.layers() > StageTable::kMaxLayers) {
-    throw ConfigError(Str(FormatCount(network.layers()), " layers are too many to search; there ",
-                          "can be ", FormatCount(StageTable::kMaxLayers),
-                          ": join some in nn.Sequential"));
-  }
-  return PlanSearch(network, cluster, space, top).Run();
+  return PlanSearch(network, cluster, space, top, limits).Run();
 }
 
 }  // namespace strata::search

@@ -7,7 +7,10 @@
 // simulated (cluster_forecast.h) only if the bound is below the best steps found so far. So the
 // result is the exact optimum of the space, except for networks with more than kAllCuts cuts. For
 // those only two cuts are tried, the one with the fastest slowest stage and the one with the least
-// lower bound, and then the bounds of the winners are moved while that helps.
+// lower bound, and then the bounds of the winners are moved while that helps (climb.h).
+//
+// A search that has used up its effort gives the best so far, and says how much shorter a step can
+// be at most that it has not looked at: the nodes that are left have lower bounds.
 #pragma once
 
 #include <cstdint>
@@ -42,25 +45,39 @@ struct Space {
 
 struct FoundPlan {
   Candidate candidate;
-  ClusterForecast forecast;
+  StepEvaluation forecast;
 };
 
 struct FoundPlans {
   /// The best plans, shortest step first, with one for each combination of degrees, so that they
   /// differ in more than a detail.
   std::vector<FoundPlan> best;
-  int64_t considered = 0;  ///< candidates without their cuts
-  int64_t bounded = 0;     ///< of these: those with cuts and a bound for them
-  int64_t simulated = 0;   ///< simulated steps
+  int64_t considered = 0;     ///< candidates without their cuts
+  int64_t bounded = 0;        ///< of these: those with cuts and a bound for them
+  int64_t simulated = 0;      ///< simulated steps
+  bool is_cut_short = false;  ///< the effort was used up before all candidates were looked at
+  bool is_late = false;       ///< it was the limit of seconds that ended the search
+  /// No step that was not looked at is shorter than the best by more than this share, except by
+  /// cuts beside those that are tried. 1 if nothing was found.
+  double missed = 0;
   /// The least memory per device, in bytes, among the candidates that did not fit; for some of them
   /// it is only a lower bound. 0: all fitted.
   double least_memory = 0;
 };
 
+/// What a search may spend (climb.h).
+struct SearchLimits {
+  int64_t actions = 100'000'000;  ///< that it may simulate; takes some ten seconds
+  double seconds = 0;             ///< a second limit, for slow machines; 0 = none
+  /// Called now and then, with the best so far in no order.
+  std::function<void(const FoundPlans& so_far)> progress = {};
+};
+
 /// The `top` best candidates. They use at most all devices, and fewer if more do not help. The
-/// result is the same on every machine. `best` is empty if nothing fits into the memory or if the
-/// space is empty. Throws ConfigError for a batch of 0 and for more layers than
-/// StageTable::kMaxLayers.
-FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& space, int top = 5);
+/// result is the same on every machine, unless the limit of seconds ends the search. `best` is
+/// empty if nothing fits into the memory, if the space is empty, or if the effort is used up before
+/// anything is found. Throws ConfigError for a batch of 0.
+FoundPlans SearchPlans(Network& network, const Cluster& cluster, const Space& space, int top = 5,
+                       const SearchLimits& limits = {});
 
 }  // namespace strata::search

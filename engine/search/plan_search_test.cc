@@ -24,6 +24,7 @@ using ::testing::HasSubstr;
 using testing::MakeDevices;
 using testing::Numbers;
 using testing::NumbersNetwork;
+using testing::StepOf;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kRounding = 1 + 1e-9;
@@ -80,8 +81,7 @@ RC_GTEST_PROP(Bounds, NoStepIsBelowThem, ()) {
   const Cluster cluster = AnyCluster();
   const Training training = AnyTraining();
   const auto table = network.Table(2, candidate.model, candidate.recompute);
-  const ClusterForecast forecast =
-      ForecastClusterStep(candidate, *table, training, cluster, ProgramOf(candidate));
+  const StepEvaluation forecast = StepOf(candidate, *table, training, cluster);
   const double of_cut = CutStep(candidate, *table, training, cluster).AtLeast(candidate.bounds);
   const double of_all = StepAtLeast(candidate, *table, training, cluster);
   RC_ASSERT(of_cut <= forecast.step * kRounding);
@@ -93,11 +93,11 @@ RC_GTEST_PROP(Bounds, NoRankHoldsLess, ()) {
   const Candidate candidate = AnyChoice(network.layers());
   const Training training = AnyTraining();
   const auto table = network.Table(2, candidate.model, candidate.recompute);
-  const ClusterForecast forecast = ForecastClusterStep(
-      candidate, *table, training, MakeDevices(1, 8, 1e9), ProgramOf(candidate));
-  RC_ASSERT(MemoryAtLeast(candidate, *table, training) <= forecast.memory * kRounding);
+  const StepEvaluation forecast = StepOf(candidate, *table, training, MakeDevices(1, 8, 1e9));
+  RC_ASSERT(MemoryAtLeast(candidate, *table, training) <=
+            static_cast<double>(forecast.memory) * kRounding);
   RC_ASSERT(CutMemoryAtLeast(candidate, *table, training, LiveAtLeast(candidate)) <=
-            forecast.memory * kRounding);
+            static_cast<double>(forecast.memory) * kRounding);
 }
 
 // ---- Predictions
@@ -112,8 +112,7 @@ TEST(ClusterForecast, AStepByHand) {
   const Training training{.state_bytes = 8, .update_seconds = 0.5};
   Candidate candidate{{.pipe = 2, .data = 2, .micro_batches = 2, .bounds = {0, 1, 2}}};
   const auto table = network.Table(1, 1, Recompute::kNone);
-  const ClusterForecast forecast =
-      ForecastClusterStep(candidate, *table, training, cluster, ProgramOf(candidate));
+  const StepEvaluation forecast = StepOf(candidate, *table, training, cluster);
   // Rank 0 runs F0 from 0 to 1; it arrives at 8. Rank 1 runs F B from 8 to 11. F1 leaves at 6 and
   // arrives at 13; F B runs from 13 to 16. The gradients leave at 11 and 16 and arrive at 18 and
   // 23; B (only W) runs from 18 to 19 and from 23 to 24.
@@ -125,21 +124,19 @@ TEST(ClusterForecast, AStepByHand) {
   EXPECT_DOUBLE_EQ(forecast.ranks[1].end, 16 + 42 + 5);
   EXPECT_DOUBLE_EQ(forecast.step, 71);
   // Two activations, two receive buffers for gradients, and two outputs being sent.
-  EXPECT_DOUBLE_EQ(forecast.ranks[0].memory, 40 + 40 + 80 + 2 * 7 + 2 * 5 + 2 * 5);
-  EXPECT_DOUBLE_EQ(forecast.ranks[1].memory, 40 + 40 + 80 + 3);
+  EXPECT_EQ(forecast.ranks[0].memory.total(), 40 + 40 + 80 + 2 * 7 + 2 * 5 + 2 * 5);
+  EXPECT_EQ(forecast.ranks[1].memory.total(), 40 + 40 + 80 + 3);
   EXPECT_DOUBLE_EQ(forecast.ranks[0].sent_messages, 10);
   EXPECT_DOUBLE_EQ(forecast.ranks[0].sent_replicas, 40);
   candidate.zero = 1;
-  const ClusterForecast sharded =
-      ForecastClusterStep(candidate, *table, training, cluster, ProgramOf(candidate));
+  const StepEvaluation sharded = StepOf(candidate, *table, training, cluster);
   EXPECT_DOUBLE_EQ(sharded.ranks[0].reduce, 2 * (2 + 20));
   EXPECT_DOUBLE_EQ(sharded.ranks[0].update, 2.5);
-  EXPECT_DOUBLE_EQ(sharded.ranks[0].memory, 40 + 40 + 40 + 2 * 7 + 2 * 5 + 2 * 5);
+  EXPECT_EQ(sharded.ranks[0].memory.total(), 40 + 40 + 40 + 2 * 7 + 2 * 5 + 2 * 5);
   Training clips = training;
   clips.clips = true;
-  EXPECT_DOUBLE_EQ(
-      ForecastClusterStep(candidate, *table, clips, cluster, ProgramOf(candidate)).ranks[1].end,
-      24 + 44 + 2 * (2 + 8) + 2.5)
+  EXPECT_DOUBLE_EQ(StepOf(candidate, *table, clips, cluster).ranks[1].end,
+                   24 + 44 + 2 * (2 + 8) + 2.5)
       << "rank 1 waits for the norm";
 }
 
@@ -165,9 +162,8 @@ TEST(ClusterForecast, ASlowRankHoldsUpItsColumnAndAllReplicasAtTheEnd) {
   const Candidate candidate{
       {.pipe = 2, .data = 2, .model = 2, .micro_batches = 6, .bounds = {0, 2, 4}}};
   const auto table = network.Table(1, 2, Recompute::kNone);
-  const schedule::Program program = ProgramOf(candidate);
   const auto step = [&](const Slowness& slowness) {
-    return ForecastClusterStep(candidate, *table, {}, cluster, program, slowness).step;
+    return StepOf(candidate, *table, {}, cluster, slowness).step;
   };
   const double usual = step({});
   EXPECT_EQ(step({.ranks = {{5, 1.0}}}), usual);
@@ -302,8 +298,7 @@ RC_GTEST_PROP(Search, WhatItFindsFitsAndIsInOrder, ()) {
     RC_ASSERT(candidate.data * candidate.micro_batches * candidate.micro_batch_size == space.batch);
     const auto table =
         network.Table(candidate.micro_batch_size, candidate.model, candidate.recompute);
-    const ClusterForecast again =
-        ForecastClusterStep(candidate, *table, network.training(), cluster, ProgramOf(candidate));
+    const StepEvaluation again = StepOf(candidate, *table, network.training(), cluster);
     RC_ASSERT(again.step == found.forecast.step);
     RC_ASSERT(again.memory <= cluster.memory());
     RC_ASSERT(last <= again.step * kRounding);
@@ -405,6 +400,29 @@ TEST(Search, FindsALargeTransformersPlanOn1024Devices) {
   EXPECT_LT(result.simulated, 2000);
   RecordProperty("considered", static_cast<int>(result.considered));
   RecordProperty("simulated", static_cast<int>(result.simulated));
+}
+
+/// A search that is cut short gives the best so far, and its bound on what it missed is none that a
+/// longer search breaks.
+TEST(Search, ThatIsCutShortSaysWhatItMayHaveMissed) {
+  NumbersNetwork network(Transformer(), {.state_bytes = 8, .update_seconds = 1e-11});
+  const Cluster cluster = MakeCluster({.cluster = "8xH100", .gpus = 1024});
+  const Space space = {.batch = 1536};
+  const double best = SearchPlans(network, cluster, space).best.at(0).forecast.step;
+  bool was_cut_short = false;
+  for (const int64_t actions : {200'000, 2'000'000, 20'000'000}) {
+    int64_t steps = 0;
+    SearchLimits limits = {.actions = actions};
+    limits.progress = [&](const FoundPlans& so_far) { steps = so_far.simulated; };
+    const FoundPlans found = SearchPlans(network, cluster, space, 5, limits);
+    EXPECT_EQ(steps, found.simulated);
+    was_cut_short |= found.is_cut_short;
+    EXPECT_TRUE(found.is_cut_short || found.missed == 0);
+    if (found.best.empty()) continue;
+    EXPECT_GE(best, (1 - found.missed) * found.best[0].forecast.step / kRounding) << actions;
+    EXPECT_FALSE(found.is_late);
+  }
+  EXPECT_TRUE(was_cut_short);
 }
 
 }  // namespace

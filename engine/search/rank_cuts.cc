@@ -17,79 +17,65 @@ constexpr size_t kMostKept = 4000;
 /// Cuts are alike if each pair of their bounds differs by at most this share of the layers' time.
 constexpr double kAlike = 0.005;
 
-/// Computes the price of a cut. Prefix sums over the layers give each stage's work and memory in
-/// constant time; a rank's price adds up its stages and the wait for its first input. CutsByRank()
-/// enumerates all cuts, keeps the kMostKept cheapest in a heap, sorts them, and skips those that
-/// are alike. The cost is the number of cuts (at most kMostCuts) times the number of stages.
-class Pricer {
- public:
-  Pricer(const ModelCosts& costs, const RankCutOptions& options)
-      : costs_(costs),
-        options_(options),
-        ranks_(static_cast<size_t>(*std::ranges::max_element(options.stage_ranks)) + 1),
-        sums_(1) {
-    const double once = costs.update_seconds + costs.norm_seconds + costs.clear_seconds;
-    for (const LayerCost& layer : costs.layers) {
-      Sums sum = sums_.back();
-      const auto parameters = static_cast<double>(layer.parameters);
-      sum.forward += layer.forward.seconds;
-      sum.micro_batch +=
-          layer.forward.seconds + layer.input_grad.seconds + layer.weight_grad.seconds;
-      sum.once += parameters * once;
-      const double state =
-          parameters * costs.state_bytes + static_cast<double>(layer.extra_state_bytes);
-      sum.bytes +=
-          static_cast<double>(layer.weight_bytes + layer.gradient_bytes) + state / options.owners;
-      sums_.push_back(sum);
-    }
-  }
-
-  double PriceOf(const std::vector<int>& bounds) {
-    std::ranges::fill(ranks_, Rank());
-    for (size_t s = 0; s + 1 < bounds.size(); ++s) {
-      const Sums &before = sums_[bounds[s]], &end = sums_[bounds[s + 1]];
-      Rank& rank = ranks_[options_.stage_ranks[s]];
-      if (rank.wait < 0) rank.wait = before.forward;
-      rank.micro_batch += end.micro_batch - before.micro_batch;
-      rank.once += end.once - before.once;
-      rank.bytes += end.bytes - before.bytes;
-    }
-    // The first stage computes no gradient of its input.
-    ranks_[options_.stage_ranks[0]].micro_batch +=
-        costs_.input_seconds - costs_.layers[0].input_grad.seconds;
-    double seconds = 0, bytes = 0;
-    for (const Rank& rank : ranks_) {
-      seconds =
-          std::max(seconds, rank.wait + options_.micro_batches * rank.micro_batch + rank.once);
-      bytes = std::max(bytes, rank.bytes);
-    }
-    return schedule::Price(seconds, bytes, options_.memory_weight);
-  }
-
-  /// True if the layers between each bound of `a` and the same bound of `b` take next to no time.
-  bool AreAlike(const std::vector<int>& a, const std::vector<int>& b) const {
-    const double most = kAlike * sums_.back().micro_batch;
-    return std::ranges::equal(a, b, [&](int left, int right) {
-      return std::abs(sums_[left].micro_batch - sums_[right].micro_batch) <= most;
-    });
-  }
-
- private:
-  /// Prefix sums: the totals of all layers before one.
-  struct Sums {
-    double forward = 0, micro_batch = 0, once = 0, bytes = 0;
-  };
-  struct Rank {
-    double wait = -1, micro_batch = 0, once = 0, bytes = 0;
-  };
-
-  const ModelCosts& costs_;
-  const RankCutOptions& options_;
-  std::vector<Rank> ranks_;
-  std::vector<Sums> sums_;
-};
-
 }  // namespace
+
+CutPricer::CutPricer(const ModelCosts& costs, const RankCutOptions& options)
+    : costs_(costs),
+      options_(options),
+      ranks_(static_cast<size_t>(*std::ranges::max_element(options.stage_ranks)) + 1),
+      sums_(1) {
+  const auto trains = [](const LayerCost& layer) { return layer.parameters > 0; };
+  const auto first = std::ranges::find_if(costs.layers, trains);
+  const auto end = first == costs.layers.end() ? costs.layers.begin() : first;
+  for (auto layer = costs.layers.begin(); layer <= end; ++layer) {
+    skipped_ += layer->input_grad.seconds;
+  }
+  for (const LayerCost& layer : costs.layers) {
+    Sums sum = sums_.back();
+    const auto parameters = static_cast<double>(layer.parameters);
+    sum.forward += layer.forward.seconds;
+    sum.backward += layer.input_grad.seconds + layer.weight_grad.seconds;
+    sum.begin += parameters * (costs.clear_seconds + costs.update_seconds / options.owners);
+    sum.norm += parameters * costs.norm_seconds / options.owners;
+    const double state =
+        parameters * costs.state_bytes + static_cast<double>(layer.extra_state_bytes);
+    sum.bytes +=
+        static_cast<double>(layer.weight_bytes + layer.gradient_bytes) + state / options.owners;
+    sums_.push_back(sum);
+  }
+}
+
+double CutPricer::PriceOf(const std::vector<int>& bounds, bool splits) {
+  std::ranges::fill(ranks_, Rank());
+  for (size_t s = 0; s + 1 < bounds.size(); ++s) {
+    const Sums &before = sums_[bounds[s]], &end = sums_[bounds[s + 1]];
+    Rank& rank = ranks_[options_.stage_ranks[s]];
+    if (rank.wait < 0) {
+      rank.wait = before.forward;
+      if (!splits && s > 0) rank.drain = before.backward - skipped_;
+    }
+    rank.work += end.forward + end.backward - before.forward - before.backward;
+    rank.begin += end.begin - before.begin;
+    rank.norm += end.norm - before.norm;
+    rank.bytes += end.bytes - before.bytes;
+  }
+  ranks_[options_.stage_ranks[0]].work += costs_.input_seconds - skipped_;
+  double seconds = 0, bytes = 0;
+  for (const Rank& rank : ranks_) {
+    const double done = std::max(rank.wait, rank.begin) + options_.micro_batches * rank.work;
+    seconds = std::max(seconds, done + std::max(rank.norm, rank.drain));
+    bytes = std::max(bytes, rank.bytes);
+  }
+  return schedule::Price(seconds, bytes, options_.memory_weight);
+}
+
+bool CutPricer::AreAlike(const std::vector<int>& a, const std::vector<int>& b) const {
+  const double most = kAlike * (sums_.back().forward + sums_.back().backward);
+  return std::ranges::equal(a, b, [&](int left, int right) {
+    const Sums &one = sums_[left], &other = sums_[right];
+    return std::abs(one.forward + one.backward - other.forward - other.backward) <= most;
+  });
+}
 
 std::vector<RankCut> CutsByRank(const ModelCosts& costs, const RankCutOptions& options) {
   const auto layers = static_cast<int>(costs.layers.size());
@@ -101,7 +87,7 @@ std::vector<RankCut> CutsByRank(const ModelCosts& costs, const RankCutOptions& o
   const auto is_before = [](const RankCut& a, const RankCut& b) {
     return std::tie(a.price, a.bounds) < std::tie(b.price, b.bounds);
   };
-  Pricer pricer(costs, options);
+  CutPricer pricer(costs, options);
   partition::ForEachCut(layers, stages, [&](const std::vector<int>& bounds) {
     const double price = pricer.PriceOf(bounds);
     if (cuts.size() == kMostKept) {

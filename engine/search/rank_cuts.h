@@ -17,7 +17,38 @@ struct RankCutOptions {
   int most = 1;              ///< the number of cuts to return
 };
 
-/// A cut, and a lower bound of the Price() (program_search.h) of all schedules with it.
+/// Gives a lower bound of the Price() (program_search.h) of a cut, for all schedules, in time
+/// proportional to the stages. It assumes that a rank waits for its first input or clears and
+/// updates its parameters meanwhile, does all of its work, and holds its parameters, gradients and
+/// optimizer state. Prefix sums over the layers give each stage's work and memory.
+class CutPricer {
+ public:
+  /// Both arguments must outlive this object. REQUIRES: the seconds of `costs` are set.
+  CutPricer(const ModelCosts& costs, const RankCutOptions& options);
+
+  /// `splits`: some schedule splits backwards. If none does, the last gradient of a rank has to
+  /// travel back through all stages before it, too.
+  double PriceOf(const std::vector<int>& bounds, bool splits = true);
+  /// True if the layers between each bound of `a` and the same bound of `b` take next to no time.
+  bool AreAlike(const std::vector<int>& a, const std::vector<int>& b) const;
+
+ private:
+  /// Prefix sums: the totals of all layers before one.
+  struct Sums {
+    double forward = 0, backward = 0, begin = 0, norm = 0, bytes = 0;
+  };
+  struct Rank {
+    double wait = -1, drain = 0, work = 0, begin = 0, norm = 0, bytes = 0;
+  };
+
+  const ModelCosts& costs_;
+  const RankCutOptions& options_;
+  std::vector<Rank> ranks_;
+  std::vector<Sums> sums_;
+  double skipped_ = 0;  ///< the input gradients that the first stage does not compute
+};
+
+/// A cut, and its CutPricer::PriceOf().
 struct RankCut {
   std::vector<int> bounds;
   double price = 0;
@@ -25,8 +56,7 @@ struct RankCut {
 
 /// The cuts with the least price, in ascending order; of equal prices the smaller bounds come
 /// first. Of cuts that are alike (at most 0.5 % of the time lies between their bounds) only one is
-/// returned. The price of a cut assumes that a rank waits for its first input, does all of its
-/// work, and holds its parameters, gradients and optimizer state. Empty if the list has more than
+/// returned. Empty if the list has more than
 /// 300,000 cuts, too many to look at. REQUIRES: the seconds of `costs` are set.
 std::vector<RankCut> CutsByRank(const ModelCosts& costs, const RankCutOptions& options);
 

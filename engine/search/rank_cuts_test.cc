@@ -41,27 +41,27 @@ double Price(const ModelCosts& costs, const RankCutOptions& options,
   double longest = 0, largest = 0;
   const int ranks = *std::ranges::max_element(options.stage_ranks) + 1;
   for (int rank = 0; rank < ranks; ++rank) {
-    double seconds = 0, bytes = 0;
+    double seconds = 0, bytes = 0, wait = 0, begin = 0;
     bool has_begun = false;
     for (size_t s = 0; s + 1 < bounds.size(); ++s) {
       for (int i = bounds[s]; i < bounds[s + 1]; ++i) {
         const LayerCost& layer = costs.layers[i];
         if (options.stage_ranks[s] != rank) {
-          if (!has_begun) seconds += layer.forward.seconds;
+          if (!has_begun) wait += layer.forward.seconds;
           continue;
         }
         has_begun = true;
         const double input_grad = i == 0 ? 0 : layer.input_grad.seconds;
         seconds += options.micro_batches *
                    (layer.forward.seconds + input_grad + layer.weight_grad.seconds);
-        seconds += static_cast<double>(layer.parameters) * costs.update_seconds;
+        begin += static_cast<double>(layer.parameters) * costs.update_seconds / options.owners;
         const double state = static_cast<double>(layer.parameters) * costs.state_bytes +
                              static_cast<double>(layer.extra_state_bytes);
         bytes +=
             static_cast<double>(layer.weight_bytes + layer.gradient_bytes) + state / options.owners;
       }
     }
-    longest = std::max(longest, seconds);
+    longest = std::max(longest, std::max(wait, begin) + seconds);
     largest = std::max(largest, bytes);
   }
   return longest * std::pow(largest, options.memory_weight);

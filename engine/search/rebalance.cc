@@ -1,8 +1,8 @@
-// Candidates for new cuts are compared by simulating the program that would run, with the learnt
+// Candidates for new cuts are compared by evaluating the program that would run, with the learnt
 // costs of layers and slowness of ranks. From the current cuts, or from those with the fastest
-// slowest stage, bounds are moved by a layer or two while that helps. Before that, cheap bounds
-// decide whether a search can pay: LeastSaving() is what a move costs, MostSaving() what it can
-// gain at most. The number of simulated actions of a decision is limited by kMostActions.
+// slowest stage, bounds are moved while that helps (climb.h). Before that, cheap bounds decide
+// whether a search can pay: LeastSaving() is what a move costs, MostSaving() what it can gain at
+// most. The number of simulated actions of a decision is limited by kMostActions.
 #include "engine/search/rebalance.h"
 
 #include <algorithm>
@@ -12,15 +12,13 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
-#include "engine/forecast/memory_forecast.h"
+#include "engine/forecast/evaluate.h"
 #include "engine/forecast/planned_program.h"
 #include "engine/forecast/run_profile.h"
-#include "engine/forecast/step_costs.h"
 #include "engine/plan/cut/best_cut.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_text.h"
-#include "engine/schedule/simulator.h"
 #include "engine/search/plan_job.h"
 
 namespace strata {
@@ -217,10 +215,8 @@ std::optional<BetterCuts> Rebalancer::Decide(const MeasuredStep& step, int64_t l
     --waits_;
     return std::nullopt;
   }
-  FindProgram();
-  left_ = kMostActions;
-  const double now = SecondsNow();
-  const Choice best = Search();
+  const double now = Now().step;
+  const Choice best = Search(now);
   const double saving = now > 0 ? 1 - best.seconds / now : 0;
   if (best.cuts == plan_.bounds || saving < least) {
     skips_ = std::clamp(2 * skips_, 1, kMostSkips);
@@ -233,14 +229,17 @@ std::optional<BetterCuts> Rebalancer::Decide(const MeasuredStep& step, int64_t l
                     Why(step.stages)};
 }
 
-/// Makes the current program, which may need a search; at the first call also sets the memory limit
-/// of ranks.
-void Rebalancer::FindProgram() {
-  if (program_) return;
-  program_ = TrainingProgram(job_, plan_, static_cast<int>(plan_.batch.micro_batches), script_);
-  if (most_memory_ > 0) return;
-  const int64_t memory = LargestTotal(ForecastMemory(job_, plan_, *plan_.costs, *program_));
-  most_memory_ = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
+/// Evaluates the current cuts; at the first call also sets the memory limit of ranks.
+StepEvaluation Rebalancer::Now() {
+  if (!program_) {
+    program_.emplace(
+        TrainingProgram(job_, plan_, static_cast<int>(plan_.batch.micro_batches), script_));
+  }
+  StepEvaluation now = program_->Of(PlacedHere(job_, plan_, Costs(plan_.bounds)));
+  if (most_memory_ == 0) {
+    most_memory_ = static_cast<int64_t>(kMoreMemory * static_cast<double>(now.memory));
+  }
+  return now;
 }
 
 /// The share of a step that must be saved to pay for a move within the remaining steps; above 1 if
@@ -276,28 +275,28 @@ double Rebalancer::MostSaving(const std::vector<StageSeconds>& stages) const {
   return slowest > 0 ? 1 - work / speed / slowest : 0;
 }
 
-/// Searches from the current cuts, or from those with the fastest slowest stage, by moving bounds
-/// by a layer or two while that helps.
-Rebalancer::Choice Rebalancer::Search() {
-  Choice best = {plan_.bounds, SecondsNow()};
+/// Searches from the current cuts, which take `now` seconds, or from those with the fastest slowest
+/// stage.
+Rebalancer::Choice Rebalancer::Search(double now) {
   constexpr double kLeast = 1e-3;
-  const auto attempt = [&](const std::vector<int>& cuts, Choice& of) {
-    const std::optional<double> seconds = SecondsOf(cuts);
-    if (!seconds || *seconds >= (1 - kLeast) * of.seconds) return false;
-    of = {cuts, *seconds};
-    return true;
-  };
-  attempt(FastestCuts(), best);
-  for (bool is_new = true; is_new && left_ > 0;) {
-    is_new = false;
-    for (size_t s = 1; s + 1 < plan_.bounds.size(); ++s) {
-      for (const int by : {-1, 1, -2, 2}) {
-        std::vector<int> cuts = best.cuts;
-        cuts[s] += by;
-        if (cuts[s] > cuts[s - 1] && cuts[s] < cuts[s + 1]) is_new |= attempt(cuts, best);
-      }
+  Choice best = {plan_.bounds, now};
+  Effort effort(kMostActions);
+  Plan learnt = plan_;
+  learnt.costs = std::make_shared<const ModelCosts>(*base_);
+  CutEvaluator evaluator(job_, learnt, script_, slowness_);
+  const auto attempt = [&](const std::vector<int>& cuts) {
+    try {
+      const std::optional<double> seconds = SecondsOf(cuts, evaluator, effort);
+      if (!seconds || *seconds >= (1 - kLeast) * best.seconds) return false;
+      Recut(cuts);  // throws if the cuts are impossible
+      best = {cuts, *seconds};
+      return true;
+    } catch (const ConfigError&) {
+      return false;
     }
-  }
+  };
+  attempt(FastestCuts());
+  Climb(best.cuts, {attempt}, effort);
   return best;
 }
 
@@ -317,27 +316,27 @@ std::vector<int> Rebalancer::FastestCuts() const {
   });
 }
 
-/// The seconds of a step with these cuts; none if they are impossible, or if the limit of actions
-/// is reached.
-std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts) {
-  const auto actions = 3 * static_cast<int64_t>(plan_.stages.size()) * plan_.batch.micro_batches;
-  left_ -= actions * (plan_.schedule == "auto" ? kSearched : 1);
-  if (left_ < 0) return std::nullopt;
-  try {
-    const Plan plan =
-        RecutPlan(job_, plan_, cuts, std::make_shared<const ModelCosts>(Costs(cuts)), script_);
-    const schedule::Program program =
-        TrainingProgram(job_, plan, static_cast<int>(plan.batch.micro_batches), script_);
-    if (LargestTotal(ForecastMemory(job_, plan, *plan.costs, program)) > most_memory_) return {};
-    return Simulate(program, StepCosts(job_, plan, *plan.costs, LinksOfStages(plan))).makespan;
-  } catch (const ConfigError&) {
-    return std::nullopt;
-  }
+Plan Rebalancer::Recut(const std::vector<int>& cuts) const {
+  return RecutPlan(job_, plan_, cuts, std::make_shared<const ModelCosts>(Costs(cuts)), script_);
 }
 
-double Rebalancer::SecondsNow() const {
-  const ModelCosts costs = Costs(plan_.bounds);
-  return Simulate(*program_, StepCosts(job_, plan_, costs, LinksOfStages(plan_))).makespan;
+/// The seconds of a step with these cuts; none if they take too much memory, or if the effort is
+/// used up. Throws ConfigError for impossible cuts.
+std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts, CutEvaluator& evaluator,
+                                            Effort& effort) const {
+  const bool is_searched = plan_.schedule == "auto";
+  const auto actions = 3 * static_cast<int64_t>(plan_.stages.size()) * plan_.batch.micro_batches;
+  if (!effort.Spend(actions * (is_searched ? kSearched : 1))) return std::nullopt;
+  StepEvaluation step;
+  if (is_searched) {
+    const Plan plan = Recut(cuts);
+    step =
+        Evaluate(PlacedHere(job_, plan, *plan.costs),
+                 TrainingProgram(job_, plan, static_cast<int>(plan.batch.micro_batches), script_));
+  } else {
+    step = evaluator.Of(cuts, plan_.stage_ranks(), plan_.schedule);
+  }
+  return step.memory > most_memory_ ? std::nullopt : std::optional(step.step);
 }
 
 /// The reason for the move: the rank whose speed has changed most, or else the busiest rank.

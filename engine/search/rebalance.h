@@ -15,12 +15,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/forecast/evaluate.h"
 #include "engine/forecast/proved_programs.h"
 #include "engine/forecast/step_window.h"
 #include "engine/job/job.h"
 #include "engine/layers/script.h"
 #include "engine/plan/plan.h"
-#include "engine/schedule/program.h"
+#include "engine/search/climb.h"
+#include "engine/search/cut_evaluator.h"
 
 namespace strata {
 
@@ -77,23 +79,24 @@ class Rebalancer {
   void LearnFromMove(const std::vector<StageSeconds>& stages);
   ModelCosts Costs(const std::vector<int>& cuts) const;
   std::optional<BetterCuts> Decide(const MeasuredStep& step, int64_t left);
-  void FindProgram();
+  StepEvaluation Now();
   double LeastSaving(double step_seconds, int64_t left) const;
   double MovingSeconds() const;
   double MostSaving(const std::vector<StageSeconds>& stages) const;
-  Choice Search();
+  Choice Search(double now);
   std::vector<int> FastestCuts() const;
-  std::optional<double> SecondsOf(const std::vector<int>& cuts);
-  double SecondsNow() const;
+  Plan Recut(const std::vector<int>& cuts) const;
+  std::optional<double> SecondsOf(const std::vector<int>& cuts, CutEvaluator& evaluator,
+                                  Effort& effort) const;
   std::string Why(const std::vector<StageSeconds>& stages) const;
 
   const Job& job_;
   const Plan& plan_;
   Script* const script_;
-  std::optional<schedule::Program> program_;  // the current program, once it is needed
-  int64_t most_memory_ = 0;                   // bytes that a rank may take
-  std::optional<ModelCosts> base_;            // costs of the layers, once they were measured
-  std::vector<int> learnt_at_;                // the cuts of the last window
+  std::optional<Evaluator> program_;  // of the current program, once it is needed
+  int64_t most_memory_ = 0;           // bytes that a rank may take
+  std::optional<ModelCosts> base_;    // costs of the layers, once they were measured
+  std::vector<int> learnt_at_;        // the cuts of the last window
   // Per rank of the pipe axis: its time relative to that of its first steps.
   std::vector<double> slowness_;
   StepWindow window_;
@@ -102,7 +105,6 @@ class Rebalancer {
   double in_vain_ = 0;              // MostSaving() at the last search that found nothing
   double elapsed_ = 0, moved_ = 0;  // seconds of all steps; of all moves and searches
   double last_move_ = 0;            // seconds; 0 = none
-  int64_t left_ = 0;                // actions that this decision may still simulate
 };
 
 }  // namespace strata

@@ -20,11 +20,12 @@ using FrontPlaces = std::vector<size_t>;
 /// Chooses for the stages of one rank, which share its memory.
 class RankChooser {
  public:
-  RankChooser(const MemoryForecast& memory, int64_t limit, int rank, std::vector<int> stages,
-              const std::vector<std::vector<Recomputation>>& fronts, std::vector<StageCost>& costs)
-      : memory_(memory),
+  RankChooser(const RankMemory& lasting, const RowPeaks& peaks, int64_t limit,
+              std::vector<int> stages, const std::vector<std::vector<Recomputation>>& fronts,
+              std::vector<StageCost>& costs)
+      : lasting_(lasting),
+        peaks_(peaks),
         limit_(limit),
-        rank_(rank),
         stages_(std::move(stages)),
         fronts_(fronts),
         costs_(costs) {}
@@ -55,7 +56,7 @@ class RankChooser {
     for (size_t k = 0; k < ways.size(); ++k) {
       costs_[stages_[k]] = front(k)[ways[k]].cost;
     }
-    return memory_.Of(rank_, costs_);
+    return lasting_.With(peaks_.Of(lasting_.rank, costs_));
   }
   bool Fits(const FrontPlaces& ways) { return MemoryOf(ways).total() <= limit_; }
 
@@ -120,9 +121,9 @@ class RankChooser {
     return ways;
   }
 
-  const MemoryForecast& memory_;
+  const RankMemory& lasting_;
+  const RowPeaks& peaks_;
   const int64_t limit_;
-  const int rank_;
   const std::vector<int> stages_;
   const std::vector<std::vector<Recomputation>>& fronts_;
   std::vector<StageCost>& costs_;
@@ -158,11 +159,14 @@ RecomputeChoice RecomputeChooser::Choose(const Program& program) const {
   RecomputeChoice choice;
   choice.segments.assign(plan_.layers.size(), -1);
   for (const std::vector<Recomputation>& front : fronts_) choice.costs.push_back(front[0].cost);
-  const MemoryForecast forecast(job_, plan_, costs_, WithR(program));
+  const Program with_r = WithR(program);
+  const RowPeaks peaks(with_r);
+  const std::vector<RankMemory> lasting = LastingMemory(job_, plan_, costs_, choice.costs);
   int next = 0;
   for (int rank = 0; rank < program.ranks(); ++rank) {
     const std::vector<int> stages = schedule::StagesOfRank(program, rank);
-    RankChooser chooser(forecast, plan_.memory, rank, stages, fronts_, choice.costs);
+    RankChooser chooser(lasting[static_cast<size_t>(rank)], peaks, plan_.memory, stages, fronts_,
+                        choice.costs);
     const FrontPlaces ways = chooser.Choose();
     if (ways.empty()) {
       if (choice.fits || chooser.least().total() > choice.least.total()) {

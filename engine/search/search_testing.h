@@ -3,6 +3,7 @@
 
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -21,6 +22,8 @@ struct Numbers {
   double parameters = 0;  ///< 4 bytes each, and 4 more for the gradient
   double kept = 0;        ///< bytes
   double output = 0;      ///< bytes
+
+  bool operator==(const Numbers&) const = default;
 };
 
 /// Rounds up to whole bytes.
@@ -63,9 +66,14 @@ class NumbersNetwork : public Network {
   std::shared_ptr<const StageTable> Table(int64_t size, int model, Recompute recompute) override {
     auto& table = tables_[{size, model, recompute}];
     if (table == nullptr) {
-      table = std::make_shared<StageTable>(layers(), [=, this](int begin, int end) {
+      std::vector<int> kinds;  // the first layer that is alike
+      for (const Numbers& layer : layers_) {
+        kinds.push_back(static_cast<int>(std::ranges::find(layers_, layer) - layers_.begin()));
+      }
+      const auto cost = [=, this](int begin, int end) {
         return CostOf(layers_, begin, end, static_cast<double>(size), model, recompute);
-      });
+      };
+      table = std::make_shared<StageTable>(layers(), cost, kinds);
     }
     return table;
   }
@@ -99,6 +107,15 @@ inline Cluster MakeDevices(int nodes, int devices_per_node, double memory) {
   cluster.device.memory = memory;
   cluster.device.flops = {{"float32", 1e12}};
   return cluster;
+}
+
+/// The step of a candidate on a cluster.
+inline StepEvaluation StepOf(const Candidate& candidate, const StageTable& table,
+                             const Training& training, const Cluster& cluster,
+                             const Slowness& slowness = {}) {
+  const schedule::Program program = ProgramOf(candidate);
+  return Evaluate(PlacedOn(candidate, table, training, cluster, program.stage_ranks, slowness),
+                  program);
 }
 
 }  // namespace strata::search::testing

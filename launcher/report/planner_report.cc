@@ -1,7 +1,11 @@
 // Checks which flags belong to the planner, and makes its answers.
 #include "launcher/report/planner_report.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -109,6 +113,32 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
   return note.empty() ? text : Str(text, "note: ", note, "\n");
 }
 
+/// A line on the terminal that says what a search has done so far, while it takes long.
+class SearchStatus {
+ public:
+  SearchStatus() : is_seen_(::isatty(STDERR_FILENO) == 1) {}
+  ~SearchStatus() {
+    if (is_shown_) std::fputs("\r\x1b[K", stderr);
+  }
+  SearchStatus(const SearchStatus&) = delete;
+
+  void Show(const search::FoundPlans& so_far) {
+    using Clock = std::chrono::steady_clock;
+    if (!is_seen_ || Clock::now() < next_) return;
+    next_ = Clock::now() + std::chrono::milliseconds(500);
+    is_shown_ = true;
+    std::fprintf(stderr, "\rsearching: %s ways to train, %s steps simulated\x1b[K",
+                 FormatCount(so_far.considered).c_str(), FormatCount(so_far.simulated).c_str());
+    std::fflush(stderr);
+  }
+
+ private:
+  const bool is_seen_;
+  bool is_shown_ = false;
+  std::chrono::steady_clock::time_point next_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(1);
+};
+
 }  // namespace
 
 FieldTable PlannerFields() {
@@ -130,6 +160,7 @@ bool AsksPlanner(const Value& flags, const Value& given) {
       throw ConfigError(Str("--", name, " belongs to --auto or --simulate"));
     }
   }
+  if (!flags["budget"].is_null() && !searches) throw ConfigError("--budget belongs to --auto");
   for (const char* name : {"straggler", "slow_link"}) {
     if (!flags[name].is_null() && !simulates) {
       throw ConfigError(Str("--", name, " belongs to --simulate"));
@@ -152,8 +183,11 @@ std::string PlannerReport(const Job& job, const Value& given, const Value& flags
   if (given.Has("schedule") && job.schedule.name == "inference") {
     throw ConfigError("--auto searches how to train, and --schedule=inference has no backwards");
   }
+  search::SearchLimits limits = search::ToLimits(flags);
+  SearchStatus status;
+  limits.progress = [&](const search::FoundPlans& so_far) { status.Show(so_far); };
   const search::JobSearch search =
-      SearchFor(job, given, search::ToRequest(flags, job), kShown, script);
+      SearchFor(job, given, search::ToRequest(flags, job), kShown, script, limits);
   return flags["json"].as_bool() ? SearchRecord(search).ToJson(2) + "\n" : SearchText(search);
 }
 

@@ -208,11 +208,10 @@ const ObjectType& TypeOf<JobObject>::Get() {
             "alone:\njob:plan{pipe=4, micro_batches=16, partition=\"uniform\", schedule=\"zb_h1\"}",
             ChangeableKeys, GivenType<PlanObject>},
            {"search", FunctionOf<2, JobSearch>,
-            "job:search{gpus=, memory=, link=, cluster=, top=, key=value, ...}: the best plans on "
-            "a "
-            "cluster\nthat need not be here; keys of the job are kept as they are given. "
-            "s.plans[1].keys "
-            "is for\njob:plan; s prints itself as a report, which is s.text",
+            "job:search{gpus=, memory=, link=, cluster=, budget=, top=, key=value, ...}: the best "
+            "plans on a cluster\nthat need not be here; keys of the job are kept as they are "
+            "given. "
+            "s.plans[1].keys is for\njob:plan; s prints itself as a report, which is s.text",
             SearchKeys},
            {"train", FunctionOf<2, JobTrain>,
             "job:train{key=value, ...}: trains in this process; a list with loss, grad_norm and lr "

@@ -66,9 +66,9 @@ Shown JobSearch(lua_State* L, const JobObject& self) {
   PushValue(L, keys);
   const Job job = ChangedJob(L, self, lua_gettop(L));
   const Value given = Overrides(keys, State::Core::Of(L).Place(L));
-  const search::JobSearch search =
-      SearchFor(job, given, search::ToRequest(options, job),
-                static_cast<int>(options["top"].as_int()), &State::Core::Of(L).owner.script());
+  const search::JobSearch search = SearchFor(
+      job, given, search::ToRequest(options, job), static_cast<int>(options["top"].as_int()),
+      &State::Core::Of(L).owner.script(), search::ToLimits(options));
   const std::string text = SearchText(search);
   return {SearchRecord(search).Set("text", text), text};
 }

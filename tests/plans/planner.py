@@ -34,6 +34,27 @@ return strata.job {
 }
 """
 
+# As many layers as asked for, in four kinds that take turns.
+LONG = """
+local strata = require "strata"
+local nn = strata.nn
+local opt = strata.options{ layers = 1000 }
+local function middle(i)
+  local turn = i % 4
+  return turn == 1 and nn.ReLU{} or turn == 2 and nn.LayerNorm{64} or nn.Linear{64, 64}
+end
+return strata.job {
+  name = "long",
+  layers = { nn.Linear{64, 64}, strata.times(opt.layers - 2, middle), nn.Linear{64, 10} },
+  loss = nn.CrossEntropyLoss{},
+  batch = { micro_batches = 8, micro_batch_size = 8 },
+  optimizer = { "adam", lr = 0.001 },
+  data = { train = strata.data.images{ shape = {64}, classes = 10, samples = 512 } },
+  device = "cpu",
+  steps = 1,
+}
+"""
+
 
 def flags_of(keys):
     """The command line's form of a plan's keys."""
@@ -98,6 +119,17 @@ def large(strata):
     require(len(found["plans"]) == 5 and len(found["what_if"]) == 3, "five plans", found)
     print("1,024 GPUs: %.1f s of one core" % seconds)
     print(strata.run("plan", "large.lua", "--auto", "--gpus=1024", "--cluster=8xH100"))
+
+
+def long(strata):
+    """Thousands of layers: few steps are simulated, and no plan is worse than equal cuts."""
+    strata.write("long.lua", LONG)
+    found = strata.plan("long.lua", "--auto", "--gpus=1024", "--budget=1000")
+    require(found["plans"] and found["simulated"] < 20000, "plans from few steps", found)
+    require(0 <= found.get("missed", 0) < 1, "a bound on what was missed", found)
+    flags = ["long.lua", "--layers=5000", "--pipe=64", "--schedule=1f1b", "--stages_per_rank=1"]
+    chosen, equal = (strata.plan(*flags, "--partition=" + name) for name in ("auto", "uniform"))
+    require(chosen["forecast"]["step"] <= equal["forecast"]["step"], "no worse", chosen["bounds"])
 
 
 def simulate(strata):
@@ -228,6 +260,8 @@ def wrong(strata):
     for flags, needle in (
             (["--gpus=8"], "--gpus belongs to --auto or --simulate"),
             (["--auto", "--simulate"], "give one of them"),
+            (["--budget=3"], "--budget belongs to --auto"),
+            (["--auto", "--budget=0"], "budget"),
             (["--auto", "--straggler=1:2"], "--straggler belongs to --simulate"),
             (["--auto", "--nproc=4"], "take --gpus"),
             (["--auto", "--gpus=12"], "no whole number of nodes"),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -11,6 +12,7 @@
 #include "engine/job/select.h"
 #include "engine/layers/parts.h"
 #include "engine/plan/cut/best_cut.h"
+#include "engine/plan/cut/partition.h"
 
 namespace strata::partition {
 namespace {
@@ -194,10 +196,44 @@ class Cutter {
       known_;  ///< by way and first layer: the sums for each end
 };
 
+/// True if the list is too long for tables of all pairs of layers, and the time of a stage is the
+/// sum of its layers' times: nothing is recomputed, and memory does not matter.
+bool IsLongSum(const Job& job, const ModelCosts& costs, const CostCutOptions& options) {
+  constexpr double kMostPairs = 1 << 22;
+  using Method = RecomputeSpec::Method;
+  const Method method = job.recompute.method;
+  const auto layers = static_cast<double>(costs.layers.size());
+  const auto stages = static_cast<double>(options.settings.size());
+  return !options.by_memory && options.limit == 0 && stages * layers * layers / 2 > kMostPairs &&
+         (method == Method::kNone || method == Method::kAuto);
+}
+
+/// Cuts a long list by Balanced(). Only the first stage is no exact sum: it computes no input
+/// gradients up to its first trainable layer, which is assumed to be on it.
+std::vector<int> CutLongSum(const ModelCosts& costs, const CostCutOptions& options) {
+  const double once = costs.update_seconds + costs.norm_seconds + costs.clear_seconds;
+  std::vector<int64_t> weights;
+  bool gives_gradient = false;
+  for (const LayerCost& layer : costs.layers) {
+    double each = layer.forward.seconds + layer.weight_grad.seconds;
+    if (gives_gradient) each += layer.input_grad.seconds;
+    gives_gradient |= layer.parameters > 0;
+    if (weights.empty()) each += costs.input_seconds;
+    if (weights.size() + 1 == costs.layers.size()) {
+      each += costs.loss.forward.seconds + costs.loss.input_grad.seconds + costs.target_seconds;
+    }
+    const double seconds = static_cast<double>(options.micro_batches) * each +
+                           static_cast<double>(layer.parameters) * once;
+    weights.push_back(std::llround(seconds * kPicoseconds));
+  }
+  return Balanced(std::span<const int64_t>(weights), static_cast<int64_t>(options.settings.size()));
+}
+
 }  // namespace
 
 std::vector<int> CutByCosts(const Job& job, const ModelCosts& costs,
                             const CostCutOptions& options) {
+  if (IsLongSum(job, costs, options)) return CutLongSum(costs, options);
   return Cutter(job, costs, options).Cut();
 }
 

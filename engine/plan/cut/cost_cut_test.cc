@@ -10,11 +10,13 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "engine/base/error.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
+#include "engine/plan/cut/best_cut.h"
 
 namespace strata::partition {
 namespace {
@@ -181,6 +183,27 @@ TEST(CutByCosts, SaysWhatTheLeastCutNeeds) {
     EXPECT_THAT(error.what(), HasSubstr("the least is " + FormatBytes(needed)));
     EXPECT_THAT(error.what(), HasSubstr("with the cuts 0, 1, 2"));
   }
+}
+
+/// A list that is too long for tables of all pairs has the cuts that these tables give.
+TEST(CutByCosts, ALongListIsCutAsWell) {
+  constexpr int kLayers = 600, kStages = 32;
+  std::vector<double> seconds;
+  for (int i = 0; i < kLayers; ++i) seconds.push_back(1e-3 * (1 + i * i % 17));
+  Given given(seconds, std::vector<int64_t>(kLayers), kStages);
+  given.options.micro_batches = 4;
+  given.costs.update_seconds = 1e-3;
+  const auto cost = [&](int, int begin, int end) -> std::optional<int64_t> {
+    const StageCost sum = SumLayers(given.costs, begin, end);
+    return std::llround(1e12 * (4 * sum.seconds() + 1e-3 * static_cast<double>(sum.parameters)));
+  };
+  const auto slowest = [&](const std::vector<int>& bounds) {
+    int64_t most = 0;
+    for (int s = 0; s < kStages; ++s) most = std::max(most, *cost(s, bounds[s], bounds[s + 1]));
+    return static_cast<double>(most);
+  };
+  const double least = slowest(BestCut(kLayers, kStages, cost));
+  EXPECT_NEAR(slowest(given.Cut()), least, 1e-9 * least);
 }
 
 }  // namespace

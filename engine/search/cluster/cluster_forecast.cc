@@ -1,13 +1,13 @@
 #include "engine/search/cluster/cluster_forecast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <set>
 
 #include "engine/base/check.h"
-#include "engine/forecast/memory_forecast.h"
 #include "engine/forecast/step_costs.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/lowering.h"
@@ -74,101 +74,75 @@ double SlowReduction(const Candidate& candidate, const Cluster& cluster, const S
   return factor;
 }
 
-/// The second at which the last W or B of each stage ends.
-std::vector<double> GradientsReady(const Program& program, const schedule::Simulation& simulation) {
-  std::vector<double> ready(static_cast<size_t>(program.stages()));
-  schedule::RowWalk(program).OverAll([&](const Step& step) {
-    if (!GivesWeightGrad(step.part.kind)) return;
-    double& last = ready[step.stage()];
-    last = std::max(last, simulation.times[step.rank][step.position].end);
-  });
-  return ready;
+/// Bytes of the optimizer's state on each replica.
+double StateBytes(const Candidate& candidate, const StageCost& stage, const Training& training) {
+  const double state = static_cast<double>(stage.parameters) * training.state_bytes +
+                       static_cast<double>(stage.extra_state_bytes);
+  return std::max(state, 0.0) / (candidate.zero >= 1 ? candidate.data : 1);
 }
 
-/// Adds the reductions of each rank's stages. A reduction starts when the stage's gradients are
-/// complete and the rank's previous reduction has ended.
-void AddReductions(const Candidate& candidate, const StageTable& table, const Training& training,
-                   const Cluster& cluster, const Program& program, const Slowness& slowness,
-                   const std::vector<double>& ready, ClusterForecast& forecast) {
-  for (int r = 0; r < candidate.pipe; ++r) {
-    RankForecast& rank = forecast.ranks[r];
-    const Group replicas = ReplicasOf(candidate, cluster, r);
-    const double slow = SlowReduction(candidate, cluster, slowness, r);
+/// The sums and updates of each stage, with what is slow.
+std::vector<StageEnd> EndsOf(const Candidate& candidate, const std::vector<StageCost>& stages,
+                             const Training& training, const Cluster& cluster,
+                             const std::vector<int>& stage_ranks, const Slowness& slowness) {
+  std::vector<StageEnd> ends;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const int rank = stage_ranks[s];
+    StageEnd& end = ends.emplace_back(
+        EndOf(candidate, stages[s], training, ReplicasOf(candidate, cluster, rank)));
+    end.reduce *= SlowReduction(candidate, cluster, slowness, rank);
     double slowest = 1;
     for (int d = 0; d < candidate.data && !slowness.ranks.empty(); ++d) {
-      slowest = std::max(slowest, SlowCompute(candidate, slowness, r, d));
+      slowest = std::max(slowest, SlowCompute(candidate, slowness, rank, d));
     }
-    std::vector<int> stages = schedule::StagesOfRank(program, r);
-    std::sort(stages.begin(), stages.end(), [&](int a, int b) { return ready[a] < ready[b]; });
-    double now = 0;
-    for (int stage : stages) {
-      const Reduction reduction =
-          ReductionOf(candidate, StageOf(candidate, table, stage), training, replicas);
-      now = std::max(now, ready[stage]) + slow * reduction.seconds;
-      rank.reduce += slow * reduction.seconds;
-      rank.update += slowest * reduction.update;
-      rank.sent_replicas += reduction.sent;
+    end.update *= slowest;
+  }
+  return ends;
+}
+
+/// What each rank holds from step to step.
+std::vector<RankMemory> Lasting(const Candidate& candidate, const std::vector<StageCost>& stages,
+                                const Training& training, const std::vector<int>& stage_ranks) {
+  std::vector<RankMemory> ranks(static_cast<size_t>(candidate.pipe));
+  std::vector<double> state(ranks.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const auto rank = static_cast<size_t>(stage_ranks[s]);
+    ranks[rank].weights += stages[s].weight_bytes + stages[s].buffer_bytes;
+    ranks[rank].gradients += stages[s].gradient_bytes;
+    state[rank] += StateBytes(candidate, stages[s], training);
+  }
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].rank = static_cast<int>(r);
+    ranks[r].optimizer = static_cast<int64_t>(std::ceil(state[r]));
+  }
+  return ranks;
+}
+
+/// The seconds of actions and messages of each kind of replicas.
+std::vector<schedule::Costs> CostsOfReplicas(const Candidate& candidate,
+                                             const std::vector<StageCost>& stages,
+                                             const Cluster& cluster,
+                                             const std::vector<int>& stage_ranks,
+                                             const Slowness& slowness) {
+  std::vector<schedule::Costs> all;
+  std::set<std::vector<double>> seen;
+  for (int replica = 0; replica < (slowness.empty() ? 1 : candidate.data); ++replica) {
+    schedule::Costs costs = NoCosts();
+    costs.reduce = costs.step = costs.begin = {0};
+    std::vector<double> kind;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      const int rank = stage_ranks[s];
+      const bool crosses = s + 1 < stages.size() && stage_ranks[s + 1] != rank;
+      const int next = crosses ? stage_ranks[s + 1] : rank;
+      kind.push_back(SlowCompute(candidate, slowness, rank, replica));
+      AddCompute(stages[s], kind.back(), costs);
+      kind.push_back(crosses ? SlowMessage(candidate, cluster, slowness, rank, next, replica) : 1);
+      AddMessage(crosses ? PipeLink(candidate, cluster, rank, next) : LinkRates(), stages[s],
+                 kind.back(), costs);
     }
-    rank.end = std::max(now, rank.ready);
+    if (seen.insert(std::move(kind)).second) all.push_back(std::move(costs));
   }
-}
-
-void AddUpdates(const Candidate& candidate, const Training& training, const Cluster& cluster,
-                ClusterForecast& forecast) {
-  double norm = 0;
-  if (training.clips) {
-    for (const RankForecast& rank : forecast.ranks) norm = std::max(norm, rank.end);
-    norm += AllReduceSeconds(cluster.GroupOf(0, candidate.ranks(), 1), sizeof(double));
-  }
-  for (RankForecast& rank : forecast.ranks) {
-    rank.end = std::max(rank.end, norm) + rank.update;
-    forecast.step = std::max(forecast.step, rank.end);
-  }
-}
-
-void AddTraffic(const Candidate& candidate, const StageTable& table, const Program& program,
-                ClusterForecast& forecast) {
-  const auto micro_batches = static_cast<double>(candidate.micro_batches);
-  for (int s = 0; s < program.stages(); ++s) {
-    const int rank = program.stage_ranks[s];
-    forecast.ranks[rank].sent_model +=
-        StageOf(candidate, table, s).work().axis_bytes * micro_batches;
-  }
-  for (int s = 0; s + 1 < program.stages(); ++s) {
-    if (!program.crosses_after(s)) continue;
-    const double bytes = StageOf(candidate, table, s).output_bytes * micro_batches;
-    for (int end : {s, s + 1}) {  // activations forward, gradients back
-      const int rank = program.stage_ranks[end];
-      forecast.ranks[rank].sent_messages += bytes;
-    }
-  }
-}
-
-void AddMemory(const Candidate& candidate, const StageTable& table, const Training& training,
-               const Program& program, ClusterForecast& forecast) {
-  std::vector<StageCost> stages;
-  for (int s = 0; s < program.stages(); ++s) {
-    const StageCost& stage = stages.emplace_back(StageOf(candidate, table, s));
-    const int rank = program.stage_ranks[s];
-    forecast.ranks[rank].model_bytes += ModelBytes(candidate, stage, training);
-  }
-  const std::vector<RowPeak> peaks = PeaksOfRows(program, stages);
-  for (size_t r = 0; r < forecast.ranks.size(); ++r) {
-    RankForecast& rank = forecast.ranks[r];
-    rank.activations = static_cast<double>(peaks[r].activations + peaks[r].buffers);
-    rank.memory = rank.model_bytes + rank.activations;
-    forecast.memory = std::max(forecast.memory, rank.memory);
-  }
-}
-
-double RecomputeSeconds(const Candidate& candidate, const StageTable& table,
-                        const Program& program) {
-  std::vector<double> seconds(static_cast<size_t>(candidate.pipe));
-  for (int s = 0; s < program.stages(); ++s) {
-    seconds[program.stage_ranks[s]] += StageOf(candidate, table, s).recompute.seconds *
-                                       static_cast<double>(candidate.micro_batches);
-  }
-  return *std::max_element(seconds.begin(), seconds.end());
+  return all;
 }
 
 }  // namespace
@@ -178,20 +152,21 @@ const StageCost& StageOf(const Candidate& candidate, const StageTable& table, in
   return table.Of(candidate.bounds[s], candidate.bounds[s + 1]);
 }
 
-Reduction ReductionOf(const Candidate& candidate, const StageCost& stage, const Training& training,
-                      const Group& replicas) {
-  Reduction reduction;
-  reduction.update = stage.parameters * training.update_seconds;
-  if (candidate.data == 1) return reduction;
-  reduction.sent = 2 * ShareSent(candidate.data, stage.gradient_bytes);
+StageEnd EndOf(const Candidate& candidate, const StageCost& stage, const Training& training,
+               const Group& replicas) {
+  StageEnd end;
+  end.update = static_cast<double>(stage.parameters) * training.update_seconds;
+  if (candidate.data == 1) return end;
+  const auto bytes = static_cast<double>(stage.gradient_bytes);
+  end.sent = 2 * ShareSent(candidate.data, bytes);
   if (candidate.zero == 0) {
-    reduction.seconds = AllReduceSeconds(replicas, stage.gradient_bytes);
-    return reduction;
+    end.reduce = AllReduceSeconds(replicas, bytes);
+    return end;
   }
   // The gathered values are as many bytes as the gradients.
-  reduction.seconds = 2 * HalfAllReduceSeconds(replicas, stage.gradient_bytes);
-  reduction.update /= candidate.data;
-  return reduction;
+  end.reduce = 2 * HalfAllReduceSeconds(replicas, bytes);
+  end.update /= candidate.data;
+  return end;
 }
 
 bool SplitsBackward(const std::string& schedule) {
@@ -222,8 +197,10 @@ Program ProgramOf(const Candidate& candidate) {
 
 LinkRates PipeLink(const Candidate& candidate, const Cluster& cluster, int from, int to) {
   const int replicas = candidate.data * candidate.model;
+  // Links that are not measured depend on nodes only, so they repeat.
+  const int distinct = cluster.links ? replicas : std::min(replicas, cluster.devices_per_node);
   LinkRates slowest;
-  for (int k = 0; k < replicas; ++k) {
+  for (int k = 0; k < distinct; ++k) {
     slowest = slowest.SlowerOf(cluster.LinkOf(from * replicas + k, to * replicas + k));
   }
   return slowest;
@@ -233,71 +210,28 @@ Group ReplicasOf(const Candidate& candidate, const Cluster& cluster, int rank) {
   return cluster.GroupOf(rank * candidate.data * candidate.model, candidate.data, candidate.model);
 }
 
-schedule::Costs ClusterCosts(const Candidate& candidate, const StageTable& table,
-                             const Cluster& cluster, const std::vector<int>& stage_ranks,
-                             const Slowness& slowness, int replica) {
-  schedule::Costs costs = NoCosts();
-  costs.reduce = costs.step = costs.begin = {0};
-  for (int s = 0; s < candidate.stages(); ++s) {
-    const StageCost& stage = StageOf(candidate, table, s);
-    const int rank = stage_ranks[s];
-    AddCompute(stage, SlowCompute(candidate, slowness, rank, replica), costs);
-    const auto next = static_cast<size_t>(s) + 1;
-    const bool crosses = next < stage_ranks.size() && stage_ranks[next] != rank;
-    const LinkRates link =
-        crosses ? PipeLink(candidate, cluster, rank, stage_ranks[next]) : LinkRates();
-    const double slow =
-        crosses ? SlowMessage(candidate, cluster, slowness, rank, stage_ranks[next], replica) : 1;
-    AddMessage(link, stage, slow, costs);
-  }
-  return costs;
-}
-
 double ModelBytes(const Candidate& candidate, const StageCost& stage, const Training& training) {
-  const int shares = candidate.zero >= 1 ? candidate.data : 1;
   const int64_t bytes = stage.weight_bytes + stage.buffer_bytes + stage.gradient_bytes;
-  const double state = static_cast<double>(stage.parameters) * training.state_bytes +
-                       static_cast<double>(stage.extra_state_bytes);
-  return static_cast<double>(bytes) + std::max(state, 0.0) / shares;
+  return static_cast<double>(bytes) + StateBytes(candidate, stage, training);
 }
 
-ClusterForecast ForecastClusterStep(const Candidate& candidate, const StageTable& table,
-                                    const Training& training, const Cluster& cluster,
-                                    const Program& program, const Slowness& slowness) {
+Placed PlacedOn(const Candidate& candidate, const StageTable& table, const Training& training,
+                const Cluster& cluster, const std::vector<int>& stage_ranks,
+                const Slowness& slowness) {
   STRATA_CHECK(static_cast<int>(candidate.bounds.size()) == candidate.stages() + 1 &&
                candidate.bounds.back() == table.layers())
       << candidate.stages() << " stages, " << candidate.bounds.size() << " bounds";
-  ClusterForecast forecast;
-  forecast.ranks.resize(static_cast<size_t>(candidate.pipe));
-  forecast.recompute = RecomputeSeconds(candidate, table, program);
-  // Replicas with the same costs are simulated only once.
-  std::set<std::vector<double>> seen;
-  std::vector<double> ready(static_cast<size_t>(candidate.stages()));
-  for (int replica = 0; replica < (slowness.empty() ? 1 : candidate.data); ++replica) {
-    const schedule::Costs costs =
-        ClusterCosts(candidate, table, cluster, program.stage_ranks, slowness, replica);
-    std::vector<double> kind = costs.forward;
-    kind.insert(kind.end(), costs.weight_grad.begin(), costs.weight_grad.end());
-    kind.insert(kind.end(), costs.transfer.begin(), costs.transfer.end());
-    kind.insert(kind.end(), costs.latency.begin(), costs.latency.end());
-    if (!seen.insert(std::move(kind)).second) continue;
-    const schedule::Simulation simulation = Simulate(program, costs);
-    const std::vector<double> gradients = GradientsReady(program, simulation);
-    for (size_t s = 0; s < ready.size(); ++s) ready[s] = std::max(ready[s], gradients[s]);
-    if (simulation.makespan < forecast.pipeline) continue;
-    forecast.pipeline = simulation.makespan;
-    forecast.bubble = simulation.bubble;
-    for (size_t r = 0; r < forecast.ranks.size(); ++r) {
-      RankForecast& rank = forecast.ranks[r];
-      rank.busy = simulation.busy[r];
-      if (!simulation.times[r].empty()) rank.ready = simulation.times[r].back().end;
-    }
+  Placed placed;
+  for (int s = 0; s < candidate.stages(); ++s) {
+    placed.stages.push_back(StageOf(candidate, table, s));
   }
-  AddReductions(candidate, table, training, cluster, program, slowness, ready, forecast);
-  AddUpdates(candidate, training, cluster, forecast);
-  AddTraffic(candidate, table, program, forecast);
-  AddMemory(candidate, table, training, program, forecast);
-  return forecast;
+  placed.replicas = CostsOfReplicas(candidate, placed.stages, cluster, stage_ranks, slowness);
+  placed.ends = EndsOf(candidate, placed.stages, training, cluster, stage_ranks, slowness);
+  if (training.clips) {
+    placed.agree = AllReduceSeconds(cluster.GroupOf(0, candidate.ranks(), 1), sizeof(double));
+  }
+  placed.lasting = Lasting(candidate, placed.stages, training, stage_ranks);
+  return placed;
 }
 
 }  // namespace strata::search

@@ -1,6 +1,5 @@
-// ClusterForecast: predicts the step of one way to train on a cluster: its time and the parts of
-// it, and the memory of every rank of the pipe axis. plan_search.h compares these forecasts, and
-// `strata plan --simulate` shows one.
+// Places candidates, ways to train, on a described cluster, where evaluate.h predicts their steps.
+// plan_search.h compares these, and `strata plan --simulate` shows one.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 #include <vector>
 
 #include "engine/forecast/decisions.h"
+#include "engine/forecast/evaluate.h"
 #include "engine/schedule/program.h"
-#include "engine/schedule/simulator.h"
 #include "engine/search/cluster/cluster.h"
 #include "engine/search/cluster/stage_table.h"
 
@@ -52,33 +51,6 @@ class Network {
                                                   Recompute recompute) = 0;
 };
 
-/// The forecast of one rank of the pipe axis; all its replicas do the same.
-struct RankForecast {
-  double busy = 0;   ///< seconds of compute
-  double ready = 0;  ///< the second at which its last backward ends
-  /// Seconds of reducing gradients over the replicas; with ZeRO also of gathering values.
-  double reduce = 0;
-  double update = 0;  ///< seconds of the optimizer step
-  double end = 0;     ///< the second at which its step ends
-
-  double memory = 0;       ///< peak bytes; model_bytes plus activations
-  double model_bytes = 0;  ///< weights, gradients, optimizer state
-  double activations = 0;  ///< everything else, as in PeaksOfRows()
-
-  double sent_messages = 0;  ///< bytes over pipe links in a step
-  double sent_replicas = 0;  ///< bytes to its replicas in a step
-  double sent_model = 0;     ///< bytes along the model axis in a step
-};
-
-struct ClusterForecast {
-  double step = 0;       ///< seconds
-  double pipeline = 0;   ///< the part of it until the last backward ends
-  double bubble = 0;     ///< mean share of the pipeline time in which ranks wait
-  double recompute = 0;  ///< seconds of recomputation on the busiest rank
-  double memory = 0;     ///< bytes of the fullest rank
-  std::vector<RankForecast> ranks;
-};
-
 /// Ranks, nodes and links that are slower than predicted. Ranks are numbered in the whole grid:
 /// (pipe * D + data) * M + model.
 struct Slowness {
@@ -93,20 +65,9 @@ struct Slowness {
 /// The cost of a stage of the candidate's cuts.
 const StageCost& StageOf(const Candidate& candidate, const StageTable& table, int stage);
 
-/// The work between replicas after a stage has its gradients.
-struct Reduction {
-  double seconds = 0;  ///< of reducing gradients; with ZeRO also of gathering values
-  double sent = 0;     ///< bytes that each replica sends
-  double update = 0;   ///< seconds of the optimizer step
-};
-Reduction ReductionOf(const Candidate& candidate, const StageCost& stage, const Training& training,
-                      const Group& replicas);
-
-/// The simulator's costs of a candidate; also usable for programs made elsewhere. `replica`: the
-/// data coordinate, which matters for slowness.
-schedule::Costs ClusterCosts(const Candidate& candidate, const StageTable& table,
-                             const Cluster& cluster, const std::vector<int>& stage_ranks,
-                             const Slowness& slowness = {}, int replica = 0);
+/// What follows once a stage has its gradients.
+StageEnd EndOf(const Candidate& candidate, const StageCost& stage, const Training& training,
+               const Group& replicas);
 
 /// The candidate's program: its schedule, with recomputation. Throws ConfigError if the schedule
 /// does not support the sizes.
@@ -124,13 +85,11 @@ Group ReplicasOf(const Candidate& candidate, const Cluster& cluster, int rank);
 /// The link between two ranks of the pipe axis; the slowest one if it differs between replicas.
 LinkRates PipeLink(const Candidate& candidate, const Cluster& cluster, int from, int to);
 
-/// Predicts a whole step. The ranks of a model axis run at the pace of the slowest. Replicas wait
-/// for each other when gradients are summed; if slowness makes replicas differ, the result
-/// describes the slowest. REQUIRES: the candidate's bounds fit the table's layers; the cluster has
-/// at least ranks() devices.
-ClusterForecast ForecastClusterStep(const Candidate& candidate, const StageTable& table,
-                                    const Training& training, const Cluster& cluster,
-                                    const schedule::Program& program,
-                                    const Slowness& slowness = {});
+/// The candidate on the cluster. The ranks of a model axis run at the pace of the slowest. If
+/// slowness makes replicas differ, each kind of them is simulated. REQUIRES: the candidate's bounds
+/// fit the table's layers; the cluster has at least ranks() devices. `stage_ranks`: of the program.
+Placed PlacedOn(const Candidate& candidate, const StageTable& table, const Training& training,
+                const Cluster& cluster, const std::vector<int>& stage_ranks,
+                const Slowness& slowness = {});
 
 }  // namespace strata::search

@@ -161,11 +161,14 @@ std::shared_ptr<const StageTable> JobNetwork::Table(int64_t micro_batch_size, in
   auto costs = Timed(micro_batch_size, model);
   if (costs == nullptr) return nullptr;
   const std::vector<int64_t>& crossing = costs_.Of(micro_batch_size, model)->boundaries;
+  const std::vector<int> kinds = KindsOf(*costs, crossing);
   known->second = std::make_shared<StageTable>(
-      layers(), [&crossing, costs = std::move(costs), segments = Segments(recompute, layers())](
-                    int begin, int end) {
+      layers(),
+      [&crossing, costs = std::move(costs), segments = Segments(recompute, layers())](int begin,
+                                                                                      int end) {
         return Between(SumLayers(*costs, begin, end, segments), crossing[begin], crossing[end]);
-      });
+      },
+      kinds);
   return known->second;
 }
 

@@ -116,7 +116,7 @@ std::string WhatIsSlow(const SimulatedRun& run) {
   return text;
 }
 
-Value RecordOf(const ClusterForecast& forecast) {
+Value RecordOf(const StepEvaluation& forecast) {
   Value::List ranks;
   for (const RankForecast& rank : forecast.ranks) {
     ranks.push_back(Value::MakeMap({{"busy", rank.busy},
@@ -124,8 +124,8 @@ Value RecordOf(const ClusterForecast& forecast) {
                                     {"reduce", rank.reduce},
                                     {"update", rank.update},
                                     {"end", rank.end},
-                                    {"memory", rank.memory},
-                                    {"activations", rank.activations},
+                                    {"memory", rank.memory.total()},
+                                    {"activations", rank.memory.activations + rank.memory.buffers},
                                     {"sent_pipe", rank.sent_messages},
                                     {"sent_data", rank.sent_replicas},
                                     {"sent_model", rank.sent_model}}));
@@ -168,16 +168,19 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
   JobNetwork network(costs, run.cluster);
   const auto table = network.TableOf(plan);
   STRATA_CHECK(table) << "a job that was planned for " << cluster.Describe();
-  run.usual = ForecastClusterStep(run.candidate, *table, network.training(), cluster, program);
-  run.slowed = run.slowness.empty() ? run.usual
-                                    : ForecastClusterStep(run.candidate, *table, network.training(),
-                                                          cluster, program, run.slowness);
+  const Evaluator evaluator(program);
+  const auto step = [&](const Slowness& slowness) {
+    return evaluator.Of(PlacedOn(run.candidate, *table, network.training(), cluster,
+                                 program.stage_ranks, slowness));
+  };
+  run.usual = step({});
+  run.slowed = run.slowness.empty() ? run.usual : step(run.slowness);
   return run;
 }
 
 std::string RunText(const SimulatedRun& run) {
   const Candidate& candidate = run.candidate;
-  const ClusterForecast& shown = run.slowed;
+  const StepEvaluation& shown = run.slowed;
   std::string text =
       Str(GridText(candidate), " = ", Plural(candidate.ranks(), "rank"), " on ",
           run.cluster.Describe(), "\nschedule ", candidate.schedule, ", ", candidate.micro_batches,
@@ -188,14 +191,14 @@ std::string RunText(const SimulatedRun& run) {
     const RankForecast& rank = shown.ranks[r];
     table.Add({Str(r), LayersOf(run, static_cast<int>(r)), FormatSeconds(rank.busy),
                FormatSeconds(std::max(0.0, shown.pipeline - rank.busy)), FormatSeconds(rank.reduce),
-               FormatSeconds(rank.update), FormatBytes(rank.memory),
+               FormatSeconds(rank.update), FormatBytes(static_cast<double>(rank.memory.total())),
                FormatBytes(rank.sent_messages), FormatBytes(rank.sent_replicas),
                FormatBytes(rank.sent_model)});
   }
   text += table.Render();
   text += Str("\nstep ", FormatSeconds(shown.step), ", of which ", FormatSeconds(shown.pipeline),
               " until the last backward; bubble ", FormatShare(shown.bubble),
-              "; the fullest rank has ", FormatBytes(shown.memory), "\n");
+              "; the fullest rank has ", FormatBytes(static_cast<double>(shown.memory)), "\n");
   if (run.slowness.empty()) return text;
   return text + WhatIsSlow(run) +
          Str("without that a step takes ", FormatSeconds(run.usual.step), ": ",
@@ -205,7 +208,7 @@ std::string RunText(const SimulatedRun& run) {
 Value RunRecord(const SimulatedRun& run) {
   Value record;
   record.Set("cluster", run.cluster.Describe()).Set("ranks", run.candidate.ranks());
-  record.Set("fits", run.usual.memory <= run.cluster.memory());
+  record.Set("fits", static_cast<double>(run.usual.memory) <= run.cluster.memory());
   record.Set("usual", RecordOf(run.usual));
   if (!run.slowness.empty()) record.Set("slowed", RecordOf(run.slowed));
   return record;

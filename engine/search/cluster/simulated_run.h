@@ -28,8 +28,8 @@ struct SimulatedRun {
   Candidate candidate;  ///< without the plan's own recomputation
   std::vector<int> stage_ranks;
   Slowness slowness;
-  ClusterForecast usual;   ///< without slowness
-  ClusterForecast slowed;  ///< with slowness; equals `usual` if nothing is slow
+  StepEvaluation usual;   ///< without slowness
+  StepEvaluation slowed;  ///< with slowness; equals `usual` if nothing is slow
 };
 
 /// Simulates the plan's own program on the cluster. Throws ConfigError if the plan has more ranks

@@ -1,71 +1,62 @@
 // StageTable: the cost of every run of neighbouring layers as one stage, for one micro-batch size,
-// one model degree and one way of recomputing. It is all that the planner knows about a network.
+// one model degree and one way of recomputing. It is all that a search knows about a network.
+//
+// Layers that are alike are folded: runs with the same kinds of layers in the same order share one
+// entry, unless they hold the first or the last layer of the list. So a list of a thousand equal
+// blocks needs some thousand entries, and not half a million. Runs are compared exactly, as suffix
+// arrays do it: for each power of two every window of that length has a class, and a run is known
+// by its length and the classes of the two windows that cover it. A look-up takes constant time;
+// the classes take layers * log(layers) numbers.
 #pragma once
 
-#include <algorithm>
+#include <cstdint>
 #include <functional>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
-#include "engine/base/check.h"
 #include "engine/cost/layer_costs.h"
 
 namespace strata::search {
 
-/// The costs of all runs of `layers` layers as one stage; each is computed at its first use. Not
-/// thread-safe.
+/// A number for each layer, equal for layers that cost the same in any stage. `crossing`: the bytes
+/// at each place between layers. `marks`: further numbers in which layers may differ, one for each
+/// layer; may be empty.
+std::vector<int> KindsOf(const ModelCosts& costs, const std::vector<int64_t>& crossing,
+                         const std::vector<int>& marks = {});
+
+/// Costs are computed at their first use. Not thread-safe.
 class StageTable {
  public:
   using Cost = std::function<StageCost(int begin, int end)>;
 
-  /// The largest number of layers: a table takes 264 bytes for each pair of layers.
-  static constexpr int kMaxLayers = 1024;
+  /// `kinds`: KindsOf() the layers; empty: no two layers are alike. REQUIRES: 1 <= layers <=
+  /// partition::kMaxItems.
+  StageTable(int layers, Cost cost, const std::vector<int>& kinds = {});
 
-  /// `cost` is called at most once for each pair begin < end. REQUIRES: 1 <= layers <= kMaxLayers.
-  StageTable(int layers, Cost cost) : cost_(std::move(cost)), rows_(static_cast<size_t>(layers)) {
-    STRATA_CHECK(layers >= 1 && layers <= kMaxLayers) << layers;
-  }
-
-  int layers() const { return static_cast<int>(rows_.size()); }
+  int layers() const { return layers_; }
 
   /// The cost of layers `begin` to `end`. The reference stays valid. REQUIRES: 0 <= begin < end <=
   /// layers().
-  const StageCost& Of(int begin, int end) const {
-    std::vector<StageCost>& row = rows_[begin];
-    if (row.empty()) row.resize(rows_.size() - static_cast<size_t>(begin), Unknown());
-    StageCost& cost = row[end - begin - 1];
-    if (cost.forward.seconds < 0) cost = cost_(begin, end);
-    return cost;
-  }
-
-  /// The smallest seconds of all runs that begin at `begin` and end at `end` or later.
-  double LeastSeconds(int begin, int end) const {
-    if (least_.empty()) FindLeast();
-    return least_[begin][end - begin - 1];
-  }
-
+  const StageCost& Of(int begin, int end) const;
   /// The cost of all layers as one stage.
-  const StageCost& total() const { return Of(0, layers()); }
+  const StageCost& total() const { return Of(0, layers_); }
+
+  /// The fewest bytes that cross between two layers; with one layer, those of its output.
+  int64_t LeastOutput() const;
+  /// The smallest share of a layer's seconds that delays the ranks after it: its forward, and
+  /// unless backwards are split its backward.
+  double LeastHeadShare(bool splits) const;
 
  private:
-  static StageCost Unknown() {
-    StageCost cost;
-    cost.forward.seconds = -1;
-    return cost;
-  }
+  uint64_t KeyOf(int begin, int end) const;
 
-  void FindLeast() const {
-    for (int begin = 0; begin < layers(); ++begin) {
-      std::vector<double>& least = least_.emplace_back();
-      for (int end = begin + 1; end <= layers(); ++end) least.push_back(Of(begin, end).seconds());
-      for (size_t i = least.size() - 1; i-- > 0;) least[i] = std::min(least[i], least[i + 1]);
-    }
-  }
-
-  Cost cost_;
-  mutable std::vector<std::vector<double>> least_;
-  // Indexed by begin and length - 1; negative seconds mean that the cost is not computed yet.
-  mutable std::vector<std::vector<StageCost>> rows_;
+  const int layers_;
+  const Cost cost_;
+  /// By power of two: the class of the window of that length that begins at each layer.
+  std::vector<std::vector<uint32_t>> classes_;
+  mutable std::unordered_map<uint64_t, StageCost> known_;
+  mutable int64_t least_output_ = -1;
+  mutable double least_head_share_[2] = {-1, -1};
 };
 
 }  // namespace strata::search
