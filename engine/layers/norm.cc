@@ -105,7 +105,9 @@ class RMSNorm : public AffineLayer {
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
     const std::optional<at::Tensor> scale = weight();
     const double eps = eps_.value_or(std::numeric_limits<float>::epsilon());
-    if (const auto y = ByKernel(x, shape_, /*centred=*/false, eps, pass)) return *y;
+    if (scale || eps_ || x.scalar_type() == at::kFloat) {  // else eps is that of half precision
+      if (const auto y = ByKernel(x, shape_, /*centred=*/false, eps, pass)) return *y;
+    }
     if (!scale) return at::rms_norm(x, shape_, scale, eps_);
     return at::rms_norm(x.to(scale->scalar_type()), shape_, scale, eps_).to(x.scalar_type());
   }
