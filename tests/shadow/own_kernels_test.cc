@@ -80,8 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Of, OwnKernelsTest,
 
 /// Averages are swapped in for an evaluation and out again; the copies in half precision follow.
 TEST(OwnKernelCopiesTest, FollowAveragesAndReplicas) {
-  for (const Value::Map& key : {Value::Map{{"optimizer", MapOf({{"1", "adamw"}, {"ema", 0.9}})}},
-                                Value::Map{{"zero", 1}}}) {
+  for (const Value::Map& key : {Value::Map{{"ema", 0.9}}, Value::Map{{"zero", 1}}}) {
     Value::Map more = key;
     more.emplace_back("precision", MapOf({{"1", "bf16"}}));
     const Case c = {"dense", "1f1b", 1, key[0].first == "zero" ? 2 : 1, 1, more};
@@ -90,7 +89,7 @@ TEST(OwnKernelCopiesTest, FollowAveragesAndReplicas) {
     const Outcome own = Train(c, "shadow");
     ASSERT_EQ(own.losses.size(), aten.losses.size());
     for (size_t i = 0; i < own.losses.size(); ++i) {
-      EXPECT_NEAR(own.losses[i], aten.losses[i], 0.02 * std::abs(aten.losses[i]));
+      EXPECT_NEAR(own.losses[i], aten.losses[i], 0.003 * std::abs(aten.losses[i]));
     }
   }
 }
