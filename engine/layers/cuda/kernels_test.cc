@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/cuda/kernel_sources.h"
 #include "engine/layers/cuda/launch.h"
@@ -207,6 +208,24 @@ TEST(KernelsTest, LayersUseThem) {
     near(with.input_grad, without.input_grad);
     if (with.grads.numel() > 0) near(with.grads, without.grads);
   }
+}
+
+TEST(KernelsTest, TheVariableTurnsThemOff) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which reads the variable anew
+  const auto ask = [](const char* value) {
+    ::setenv("STRATA_KERNELS", value, 1);
+    const OnCpu on_cpu;
+    try {
+      std::_Exit(KernelsFor(at::ones({1})) ? 1 : 0);
+    } catch (const ConfigError& error) {
+      std::fputs(error.what(), stderr);
+      std::_Exit(2);
+    }
+  };
+  EXPECT_EXIT(ask("aten"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(ask("own"), ::testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(ask("fast"), ::testing::ExitedWithCode(2),
+              "expected \"own\" or \"aten\", got \"fast\"");
 }
 
 /// ATen runs where the kernels do not take a tensor.

@@ -48,9 +48,9 @@ KernelLauncher*& LauncherOfType(c10::DeviceType type) {
 
 KernelLauncher* KernelsFor(const at::Tensor& x) {
   const c10::Device device = x.device();
-  if (KernelLauncher* launcher = LauncherOfType(device.type())) return launcher;
-  if (!device.is_cuda() || AreOff()) return nullptr;
-  return LauncherOfGpu(device.index());
+  KernelLauncher* const of_test = LauncherOfType(device.type());
+  if ((!of_test && !device.is_cuda()) || AreOff()) return nullptr;
+  return of_test ? of_test : LauncherOfGpu(device.index());
 }
 
 void SetKernelLauncher(c10::DeviceType type, KernelLauncher* launcher) {
