@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <stdexcept>
 #include <string>
@@ -226,6 +227,29 @@ TEST(KernelsTest, TheVariableTurnsThemOff) {
   EXPECT_EXIT(ask("own"), ::testing::ExitedWithCode(1), "");
   EXPECT_EXIT(ask("fast"), ::testing::ExitedWithCode(2),
               "expected \"own\" or \"aten\", got \"fast\"");
+}
+
+TEST(KernelsTest, GradientsMayLieAnywhere) {
+  const OnCpu on_cpu;
+  const auto leaf = [] { return testing::Leaf(testing::Normal({2, 2, 2, 16}, 1)); };
+  const auto gradient = [&](const auto& apply, const at::Tensor& dy) {
+    const at::Tensor x = leaf();
+    apply(x).backward(dy);
+    return x.grad();
+  };
+  const std::function<at::Tensor(const at::Tensor&)> all[] = {
+      [](const at::Tensor& x) { return NormByKernel(x, {.width = 16}, Pass()).value(); },
+      [](const at::Tensor& x) { return SwigluByKernel(x, x.detach()).value(); },
+      [](const at::Tensor& x) { return RotateByKernel(x, 10000, 0).value(); }};
+  const at::Tensor longer = testing::Normal({129}, 2);
+  const at::Tensor unaligned = longer.narrow(0, 1, 128).view({2, 2, 2, 16});
+  const at::Tensor turned = testing::Normal({16, 2, 2, 2}, 3).permute({3, 2, 1, 0});
+  for (const auto& apply : all) {
+    for (const at::Tensor& dy : {unaligned, turned, longer.narrow(0, 0, 1).expand({2, 2, 2, 16})}) {
+      const at::Tensor plain = dy.clone(at::MemoryFormat::Contiguous);
+      EXPECT_TRUE(SameBits(gradient(apply, dy), gradient(apply, plain)));
+    }
+  }
 }
 
 /// ATen runs where the kernels do not take a tensor.

@@ -78,6 +78,10 @@ bool AreForKernels(std::initializer_list<at::Tensor> tensors) {
   });
 }
 
+at::Tensor ForKernels(const at::Tensor& tensor) {
+  return AreForKernels({tensor}) ? tensor : tensor.clone(at::MemoryFormat::Contiguous);
+}
+
 KernelArgument Memory(const at::Tensor& tensor) {
   if (!tensor.defined()) return {nullptr, 0};
   return {const_cast<void*>(tensor.const_data_ptr()), tensor.nbytes()};

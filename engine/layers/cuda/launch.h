@@ -26,6 +26,9 @@ std::optional<KernelElement> KernelElementOf(at::ScalarType type);
 /// elements, and begin at multiples of 16 bytes.
 bool AreForKernels(std::initializer_list<at::Tensor> tensors);
 
+/// The tensor, or a copy that AreForKernels(). A gradient may be any view.
+at::Tensor ForKernels(const at::Tensor& tensor);
+
 /// A tensor as an argument; an undefined one is null. REQUIRES: its elements lie side by side.
 KernelArgument Memory(const at::Tensor& tensor);
 

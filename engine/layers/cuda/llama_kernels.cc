@@ -49,7 +49,7 @@ class SwigluNode : public torch::autograd::Node {
     TORCH_CHECK(!at::GradMode::is_enabled(), "SwiGLU's gradient has no gradient on CUDA");
     const at::Tensor gate = gate_.unpack(), up = up_.unpack();
     const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
-    const at::Tensor dy = grads[0].contiguous();
+    const at::Tensor dy = ForKernels(grads[0]);
     at::Tensor dgate = at::empty_like(gate), dup = at::empty_like(up);
     LaunchOn(gate, *KernelsFor(gate),
              {.name = "swiglu_backward",
@@ -116,7 +116,7 @@ class RotateNode : public torch::autograd::Node {
     TORCH_CHECK(!at::GradMode::is_enabled(), "a rotation's gradient has no gradient on CUDA");
     const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
     const at::Tensor& dy = grads[0];
-    return {Rotated(IsForRotation(dy) ? dy : dy.contiguous(), rotation_, -1.0F)};
+    return {Rotated(IsForRotation(dy) ? dy : ForKernels(dy), rotation_, -1.0F)};
   }
 
  private:

@@ -66,7 +66,7 @@ class NormNode : public torch::autograd::Node {
     TORCH_CHECK(!at::GradMode::is_enabled(), "a norm's gradient has no gradient on CUDA");
     const at::Tensor x = x_.unpack(), weight = weight_.unpack();
     const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
-    const at::Tensor dy = grads[0].contiguous();
+    const at::Tensor dy = ForKernels(grads[0]);
     const bool for_weight = task_should_compute_output(1), for_bias = task_should_compute_output(2);
     at::Tensor dx = at::empty_like(x), partial;
     const int64_t rows = x.numel() / width_;
