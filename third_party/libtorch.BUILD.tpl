@@ -51,6 +51,13 @@ cc_library(
     includes = %{cuda_includes},
 )
 
+# Where CUDA's compiler library is, which a test loads.
+cc_library(
+    name = "nvrtc",
+    linkopts = %{cuda_linkopts},
+    target_compatible_with = %{cuda_compatible_with},
+)
+
 # CUDA, and process groups over NCCL.
 cc_library(
     name = "torch_cuda",

@@ -15,6 +15,7 @@
 #include "engine/layers/attention.h"
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/composite.h"
+#include "engine/layers/cuda/llama_kernels.h"
 #include "engine/layers/families.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/layer_types.h"
@@ -29,6 +30,7 @@ namespace {
 /// Llama's published weights pair the two halves. Positions count from the start of the text
 /// (TokenPosition()).
 at::Tensor Rotate(const at::Tensor& x, double theta) {
+  if (const auto y = RotateByKernel(x, theta, TokenPosition())) return *y;
   const int64_t half = x.size(-1) / 2;
   const auto integers = x.options().dtype(at::kLong);
   const at::Tensor frequency =
@@ -126,8 +128,9 @@ class SwiGlu : public ProjectionLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
-    const at::Tensor active = at::silu(gate_->Forward({x}, pass)[0]);
-    return down_->Forward({active.mul(up_->Forward({x}, pass)[0])}, pass)[0];
+    const at::Tensor gate = gate_->Forward({x}, pass)[0], up = up_->Forward({x}, pass)[0];
+    if (const auto y = SwigluByKernel(gate, up)) return down_->Forward({*y}, pass)[0];
+    return down_->Forward({at::silu(gate).mul(up)}, pass)[0];
   }
 
  private:

@@ -11,12 +11,14 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/layers/cuda/norm_kernels.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
 #include "engine/layers/split.h"
@@ -42,6 +44,18 @@ class AffineLayer : public UnaryLayer {
   /// it; on CUDA they are converted to x's type.
   std::optional<at::Tensor> WeightFor(const at::Tensor& x) const { return For(x, weight()); }
   std::optional<at::Tensor> BiasFor(const at::Tensor& x) const { return For(x, bias()); }
+  /// The norm by our kernels, if they take these tensors.
+  std::optional<at::Tensor> ByKernel(const at::Tensor& x, const Shape& shape, bool centred,
+                                     double eps, const Pass& pass) const {
+    const auto rank = static_cast<int64_t>(shape.size());
+    if (x.dim() < rank || x.sizes().slice(x.dim() - rank) != at::IntArrayRef(shape)) return {};
+    const NormCall call = {.centred = centred,
+                           .width = c10::multiply_integers(shape),
+                           .weight = OptionalParameter(0),
+                           .bias = OptionalParameter(1),
+                           .eps = eps};
+    return NormByKernel(x, call, pass);
+  }
 
  private:
   static std::optional<at::Tensor> For(const at::Tensor& x, std::optional<at::Tensor> value) {
@@ -63,8 +77,11 @@ class LayerNorm : public AffineLayer {
         ends_(std::move(ends)) {}
 
  protected:
-  at::Tensor Apply(const at::Tensor& x, const Pass&) override {
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
     const at::Tensor entered = ends_.Enter(x);
+    if (const auto y = ByKernel(entered, shape_, /*centred=*/true, eps_, pass)) {
+      return ends_.Leave(*y);
+    }
     return ends_.Leave(at::layer_norm(entered, shape_, WeightFor(entered), BiasFor(entered), eps_));
   }
 
@@ -84,8 +101,12 @@ class RMSNorm : public AffineLayer {
   }
 
  protected:
-  at::Tensor Apply(const at::Tensor& x, const Pass&) override {
+  at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
     const std::optional<at::Tensor> scale = weight();
+    const double eps = eps_.value_or(std::numeric_limits<float>::epsilon());
+    if (scale || eps_ || x.scalar_type() == at::kFloat) {  // else eps is that of half precision
+      if (const auto y = ByKernel(x, shape_, /*centred=*/false, eps, pass)) return *y;
+    }
     if (!scale) return at::rms_norm(x, shape_, scale, eps_);
     return at::rms_norm(x.to(scale->scalar_type()), shape_, scale, eps_).to(x.scalar_type());
   }

@@ -147,14 +147,19 @@ std::vector<Finding> MachineFindings() {
 }
 
 std::vector<Finding> EngineFindings(const Value& engine, int gpus) {
-  return {{"LibTorch", TextOf(engine["libtorch"]), ""},
-          {"CPU library",
-           Str(TextOf(engine["blas"]), ", ", TextOf(engine["cpu_capability"]),
-               engine["mkldnn"] == Value(true) ? ", oneDNN" : ""),
-           ""},
-          {"waiting threads", TextOf(engine["waiting"]), ""},
-          {"Gloo", "built in: the transport between CPU processes", ""},
-          Cuda(engine, gpus)};
+  std::vector<Finding> findings = {
+      {"LibTorch", TextOf(engine["libtorch"]), ""},
+      {"CPU library",
+       Str(TextOf(engine["blas"]), ", ", TextOf(engine["cpu_capability"]),
+           engine["mkldnn"] == Value(true) ? ", oneDNN" : ""),
+       ""},
+      {"waiting threads", TextOf(engine["waiting"]), ""},
+      {"Gloo", "built in: the transport between CPU processes", ""},
+      Cuda(engine, gpus)};
+  const Value& trouble = engine["kernels_trouble"];
+  if (!trouble.is_null()) findings.push_back({"kernels", "do not start", TextOf(trouble)});
+  if (!engine["kernels"].is_null()) findings.push_back({"kernels", TextOf(engine["kernels"]), ""});
+  return findings;
 }
 
 std::string FindingsText(const std::vector<Finding>& findings) {

@@ -92,6 +92,15 @@ TEST(EngineFindingsTest, NamesTheDevices) {
   EXPECT_EQ(finding.problem, "");
 }
 
+TEST(EngineFindingsTest, TellsOfKernelsWhereThereIsAGpu) {
+  Value engine = Engine();
+  engine.Set("cuda", true).Set("kernels", "8 for cuda:0 (sm_90)");
+  EXPECT_EQ(Find(EngineFindings(engine, 1), "kernels").text, "8 for cuda:0 (sm_90)");
+  Value without = Engine();
+  without.Set("cuda", true).Set("kernels_trouble", "cannot load NVRTC");
+  EXPECT_EQ(Find(EngineFindings(without, 1), "kernels").problem, "cannot load NVRTC");
+}
+
 TEST(FindingsTextTest, AlignsAndListsProblems) {
   EXPECT_EQ(FindingsText({{"cores", "2", ""}, {"open files", "256", "raise it"}}),
             "cores       2\n"

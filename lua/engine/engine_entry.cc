@@ -19,6 +19,7 @@
 #include "engine/base/text.h"
 #include "engine/comm/cuda/use_device.h"
 #include "engine/comm/transports/make_transport.h"
+#include "engine/layers/cuda/launch.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/training_scope.h"
@@ -80,7 +81,7 @@ void CompareJobs(const Job& job, const Plan& plan, ProvedPrograms* programs, Tra
 
 /// Increase this after a change to our layers that makes seconds measured by earlier versions
 /// wrong.
-constexpr int kKernels = 3;
+constexpr int kKernels = 4;
 
 /// Seeds the default generator, so that numbers drawn outside of layers, losses and data are the
 /// same in each run and on every rank: those that follow torch.manual_seed(0).
@@ -88,6 +89,15 @@ void SeedScripts() {
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(0);
+}
+
+/// Adds what DescribeKernels() says of the first GPU, or why it cannot.
+void SetKernels(Value& facts) {
+  try {
+    facts.Set("kernels", DescribeKernels(0));
+  } catch (const Error& error) {
+    facts.Set("kernels_trouble", error.what());
+  }
 }
 
 class Api : public EngineApi {
@@ -255,6 +265,7 @@ class Api : public EngineApi {
       try {
         const int count = DeviceCount("cuda");
         for (int i = 0; i < count; ++i) devices.push_back(Str("cuda:", i));
+        if (count > 0) SetKernels(facts);
       } catch (const Error& error) {
         trouble = error.what();
       }

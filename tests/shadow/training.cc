@@ -75,6 +75,15 @@ Model Tokens() {
           {{"data", MapOf({{"train", tokens("train")}, {"test", tokens("test")}})}}};
 }
 
+/// The layers of Llama's blocks.
+Model Llama() {
+  const Value::Map heads = {{"num_kv_heads", 2}, {"rope_theta", 10000.0}};
+  return {{Make("Embedding", {96, 32}), Make("RMSNorm", {32}),
+           Make("GroupedQueryAttention", {32, 4}, heads), Make("RMSNorm", {32}),
+           Make("SwiGLU", {32, 48}), Make("RMSNorm", {32}), Make("Linear", {32, 96})},
+          Tokens().keys};
+}
+
 Model TiedTokens() {
   LayerSpec last = Tied(Make("Embedding", {64, 16}));
   last.tied_forward = {1, "net.lua:9", "digest"};
@@ -91,6 +100,7 @@ Model ModelOf(const std::string& name) {
   if (name == "images") return Images();
   if (name == "tokens") return Tokens();
   if (name == "skips") return Skips();
+  if (name == "llama") return Llama();
   return TiedTokens();
 }
 

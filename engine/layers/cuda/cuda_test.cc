@@ -13,6 +13,7 @@
 #include "engine/base/machine/gpu.h"
 #include "engine/base/text.h"
 #include "engine/layers/cuda/rows.h"
+#include "engine/layers/cuda/testing_kernels.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/layer_types.h"
@@ -90,6 +91,21 @@ TEST_F(Cuda, LayersComputeWhatTheyComputeOnTheCpu) {
     EXPECT_LE(MaxDifference(cpu.grads, gpu.grads), tolerance) << spec.ToString();
     if (cpu.input_grad.defined()) {
       EXPECT_LE(MaxDifference(cpu.input_grad, gpu.input_grad), tolerance) << spec.ToString();
+    }
+  }
+}
+
+TEST_F(Cuda, OurKernelsHaveAtensNumbersInFloat64AndTheSameBitsEachTime) {
+  const auto run = [](const testing::KernelCase& c) {
+    Tensors got = c.kernel(at::kCUDA);
+    for (at::Tensor& tensor : got) tensor = tensor.detach().cpu();
+    return got;
+  };
+  for (const testing::KernelCase& c : testing::KernelCases()) {
+    const Tensors got = run(c), again = run(c);
+    EXPECT_EQ(testing::DifferenceOf(c, got, c.reference()), "");
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_TRUE(SameBits(got[i], again[i])) << c.name << ", tensor " << i;
     }
   }
 }

@@ -5,6 +5,7 @@
 // again.
 #include "engine/runtime/stage/flat_parameters.h"
 
+#include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -141,6 +142,7 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
     const int index = static_cast<int>(buffers_.size());
     buffers_.push_back(region.Allocate(index, group, of.stored, device));
     region.set_seen(InType(buffers_.back().values, of.seen));
+    if (of.seen != of.stored) buffers_.back().copy = copies_.back().copy;
   }
   int64_t elements = 0;
   for (const FlatBuffer& buffer : buffers_) elements += buffer.values.numel();
@@ -219,8 +221,9 @@ void FlatParameters::AddGradients(std::vector<StageLayer>& layers) {
 
 at::Tensor FlatParameters::InType(const at::Tensor& original, at::ScalarType type) {
   if (original.scalar_type() == type) return original;
-  copies_.push_back({original, at::zeros_like(original, at::dtype(type))});
-  return copies_.back().copy;
+  const at::Tensor copy = at::zeros_like(original, at::dtype(type));
+  copies_.push_back({original, std::make_shared<ValueCopy>(ValueCopy{copy})});
+  return copy;
 }
 
 void FlatParameters::ShareFirstUse(Parameter& parameter, PlacedParameter& placed) {
@@ -230,11 +233,17 @@ void FlatParameters::ShareFirstUse(Parameter& parameter, PlacedParameter& placed
 }
 
 void FlatParameters::RefreshCopies() {
-  for (const auto& [original, copy] : copies_) copy.copy_(original);
+  for (const auto& [original, copy] : copies_) {
+    if (!std::exchange(copy->is_fresh, false)) copy->values.copy_(original);
+  }
+}
+
+void FlatParameters::MarkCopiesStale() {
+  for (const Copy& copy : copies_) copy.copy->is_fresh = false;
 }
 
 void FlatParameters::ClearGradients() {
-  for (at::Tensor& gradient : added_) gradient.zero_();
+  if (!added_.empty()) at::_foreach_zero_(added_);  // on a GPU a launch or two
   for (const Product& product : products_) stale_->Mark(product.gradient);
 }
 

@@ -33,11 +33,21 @@
 
 namespace strata {
 
+/// A copy of values in the type that layers compute in.
+struct ValueCopy {
+  at::Tensor values;
+  /// True if the optimizer has written the copy together with the values. RefreshCopies() then
+  /// leaves it as it is, once.
+  bool is_fresh = false;
+};
+
 /// The values and gradients that one optimizer call updates.
 struct FlatBuffer {
   int group = -1;        ///< the optimizer group, as FindParameterGroup() counts
   at::Tensor values;     ///< one dim
   at::Tensor gradients;  ///< of the same size and dtype
+  std::shared_ptr<ValueCopy> copy =
+      nullptr;  ///< null: layers see the values, or only a part is here
 };
 
 /// One parameter of the stage and its place in memory.
@@ -99,11 +109,13 @@ class FlatParameters {
   /// Refreshes the copies that layers compute with. Call it after any change of values and before
   /// the next forward.
   void RefreshCopies();
+  /// Says that values were changed by other code than the optimizer.
+  void MarkCopiesStale();
 
  private:
   struct Copy {
     at::Tensor original;
-    at::Tensor copy;
+    std::shared_ptr<ValueCopy> copy;
   };
   /// A gradient that the first matrix product of a step overwrites instead of adding to it
   /// (Parameter::only_products).

@@ -145,6 +145,7 @@ std::vector<FlatBuffer> GradientReducer::updated() const {
   for (size_t i = 0; i < buffers.size(); ++i) {
     buffers[i].values = Share(buffers[i].values, i);
     buffers[i].gradients = Share(buffers[i].gradients, i);
+    buffers[i].copy = nullptr;  // the other shares come after the update
   }
   return buffers;
 }

@@ -59,12 +59,17 @@ class Update {
       state_.buffer.gradients.mul_(0x1p-64);
     }
     ++steps_;
+    bool wrote_copies = true;
     for (Run& run : runs_) {
+      bool wrote_copy = false;
       run.updated.parameters = run.parameters;
       run.updated.factors = &state_.factors;
+      run.updated.wrote_copy = &wrote_copy;
       run.rule(run.updated,
                {.step = steps_ - run.began, .lr = lr_ * lr_factor, .divisor = divisor});
+      wrote_copies &= wrote_copy;
     }
+    if (state_.buffer.copy) state_.buffer.copy->is_fresh = wrote_copies;
     if (ema_ > 0) Follow(steps_ == 1 ? 1 : 1 - ema_);
   }
 
@@ -128,6 +133,7 @@ class Update {
       for (size_t m = 0; m < moments_; ++m) {
         updated.moments.push_back(part(state_.moments[m].values));
       }
+      if (state_.buffer.copy) updated.copy = part(state_.buffer.copy->values);
     }
   }
 

@@ -175,7 +175,10 @@ void RankStages::Update(double lr_factor, double divisor) {
 void RankStages::SwapAverages() {
   if (context_.job.optimizer.ema == 0) return;
   const AtWork at_work(context_.progress, kAverages);
-  for (const OwnStage& own : own_) own.optimizer->SwapAverages();
+  for (const OwnStage& own : own_) {
+    own.optimizer->SwapAverages();
+    own.stage->parameters().MarkCopiesStale();
+  }
   for (const OwnStage& own : own_) own.reducer->GatherValues(context_.progress);
 }
 

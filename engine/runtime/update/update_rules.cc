@@ -17,6 +17,7 @@
 #include "engine/base/error.h"
 #include "engine/base/tensors/allocator.h"
 #include "engine/base/text.h"
+#include "engine/layers/cuda/adam_kernel.h"
 
 namespace strata {
 namespace {
@@ -32,13 +33,32 @@ T Scalar(double value, const T& like) {
   return at::full({}, value, at::dtype(at::kFloat).device(like.device()));
 }
 
-// ---- Fused kernels, which divide by an argument that they call grad_scale ----
+// ---- Fused kernels: ours on a GPU, otherwise ATen's, which divide by an argument that they call
+// grad_scale ----
 
 /// Adam and AdamW differ in whether weight decay is added to the gradient or applied to the values.
 Rule Adam(const Value& o, bool decoupled) {
   return [=, beta1 = Beta(o, 0), beta2 = Beta(o, 1), eps = Number(o, "eps"),
           decay = Number(o, "weight_decay"), amsgrad = o["amsgrad"].as_bool(),
           maximize = o["maximize"].as_bool()](const Updated& u, const UpdateStep& now) {
+    const AdamCall call = {.values = u.values,
+                           .gradients = u.gradients,
+                           .averages = u.moments[0],
+                           .squares = u.moments[1],
+                           .copy = u.copy,
+                           .step = now.step,
+                           .lr = now.lr,
+                           .divisor = now.divisor,
+                           .beta1 = beta1,
+                           .beta2 = beta2,
+                           .eps = eps,
+                           .decay = decay,
+                           .decoupled = decoupled,
+                           .maximize = maximize};
+    if (!amsgrad && AdamByKernel(call)) {
+      if (u.wrote_copy) *u.wrote_copy = true;
+      return;
+    }
     std::vector<T> largest(u.moments.begin() + 2, u.moments.end());
     const T steps = Scalar(static_cast<double>(now.step), u.values);
     const auto run = [&](const auto& kernel) {

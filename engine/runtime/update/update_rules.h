@@ -37,6 +37,10 @@ struct Updated {
   std::vector<at::Tensor> moments;                   ///< in the order of OptionTable::moments
   std::span<const PlacedParameter> parameters = {};  ///< those that lie in the buffer
   std::vector<Factor>* factors = nullptr;
+  /// The values in the type that layers compute in, undefined if there is no such copy. A rule that
+  /// writes it sets `*wrote_copy`.
+  at::Tensor copy = {};
+  bool* wrote_copy = nullptr;
 };
 
 struct UpdateStep {

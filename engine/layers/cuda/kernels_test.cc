@@ -1,0 +1,281 @@
+// Compares our kernels, run on the CPU (on_cpu.h), with ATen in float64: in each order of threads,
+// with equal bits. Then breaks each kernel on purpose, and tests that this comparison notices it.
+// Then tests that layers use the kernels.
+#include <ATen/ATen.h>
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/text.h"
+#include "engine/layers/cuda/kernel_sources.h"
+#include "engine/layers/cuda/launch.h"
+#include "engine/layers/cuda/llama_kernels.h"
+#include "engine/layers/cuda/norm_kernels.h"
+#include "engine/layers/cuda/on_cpu.h"
+#include "engine/layers/cuda/testing_kernels.h"
+#include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/testing.h"
+
+namespace strata {
+namespace {
+
+using on_cpu::Order;
+using testing::KernelCase;
+using testing::SameBits;
+
+/// While it lives, tensors on the CPU are for the kernels.
+class OnCpu {
+ public:
+  explicit OnCpu(Order order = Order::kUp, const std::vector<on_cpu::Kernel>* kernels = nullptr)
+      : launcher_(order, kernels) {
+    SetKernelLauncher(at::kCPU, &launcher_);
+  }
+  ~OnCpu() { SetKernelLauncher(at::kCPU, nullptr); }
+  int launches() const { return launcher_.launches(); }
+
+ private:
+  on_cpu::Launcher launcher_;
+};
+
+/// What is wrong with a kernel, in any order of threads; "" = nothing.
+std::string ErrorOf(const KernelCase& c, const std::vector<on_cpu::Kernel>* kernels = nullptr) {
+  const Tensors wanted = c.reference();
+  Tensors first;
+  for (const Order order : {Order::kUp, Order::kDown, Order::kRandom}) {
+    Tensors got;
+    try {
+      const OnCpu on_cpu(order, kernels);
+      got = c.kernel(at::kCPU);
+    } catch (const std::runtime_error& error) {
+      return Str(c.name, ": ", error.what());
+    }
+    if (order == Order::kUp) first = got;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!SameBits(got.at(i), first[i])) return Str(c.name, ": tensor ", i, ": other bits");
+    }
+    const std::string difference = testing::DifferenceOf(c, got, wanted);
+    if (!difference.empty()) return difference;
+  }
+  return "";
+}
+
+TEST(KernelsTest, HaveAtensNumbersInFloat64AndEqualBitsInEachOrder) {
+  for (const KernelCase& c : testing::KernelCases()) EXPECT_EQ(ErrorOf(c), "");
+}
+
+TEST(KernelsTest, TheTableIsThatOfTheCpu) {
+  std::vector<std::string> names, on_cpu;
+  for (const KernelEntry& kernel : Kernels()) {
+    for (int element = 0; element < 3; ++element) names.push_back(kernel.name);
+  }
+  for (const on_cpu::Kernel& kernel : *on_cpu::strata_kernels_on_cpu()) {
+    on_cpu.push_back(kernel.name);
+  }
+  EXPECT_EQ(names, on_cpu);
+}
+
+// ---- Mutants
+
+struct Mutant {
+  const char* file;
+  const char* text;  ///< is replaced where it is first
+  const char* by;
+  const char* cases;  ///< the prefix of the cases that must notice it
+};
+
+constexpr Mutant kMutants[] = {
+    {"common.cuh", "__syncthreads();\n  a = b = 0;", "a = b = 0;", "layer_norm"},
+    {"common.cuh", "__syncthreads();  // all", "// all", "layer_norm"},
+    {"common.cuh", "0xffffffffu", "0x7fffffffu", "layer_norm"},
+    {"common.cuh", "step = kWarp / 2", "step = kWarp / 4", "layer_norm"},
+    {"common.cuh", "if (k < count) to[k]", "if (k <= count) to[k]", "swiglu"},
+    {"norm.cu", "__syncthreads();", "", "rms_norm"},
+    {"norm.cu", "column < columns", "column <= columns", "rms_norm"},
+    {"norm.cu", "n % kPack == 0 && count > 0", "count > 0", "rms_norm"},
+    {"norm.cu", "row < end;", "row <= end;", "rms_norm"},
+    {"norm.cu", "partial, at + n", "partial, at + n - 1", "layer_norm"},
+    {"norm.cu", "- mean_g", "", "layer_norm"},
+    {"adamw.cu", "aligned = here == kPack", "aligned = true", "adamw"},
+    {"adamw.cu", "keep_square * v[k] +", "", "adamw"},
+    {"swiglu.cu", "* (1 + g[k] * (1 - sigmoid))", "", "swiglu"},
+    {"rotary.cu", "&& head < heads", "", "rotate"},
+    {"rotary.cu", "b[k] = right * cosine[k] + sign *", "b[k] = right * cosine[k] +", "rotate"},
+};
+
+constexpr const char* kFolder = "engine/layers/cuda/";
+
+/// Compiles the kernels with the mutant in the place of its file, and loads them.
+const std::vector<on_cpu::Kernel>* Compiled(const Mutant& mutant, int number) {
+  std::ifstream file(Str(kFolder, mutant.file));
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  const size_t place = text.find(mutant.text);
+  EXPECT_NE(place, std::string::npos) << mutant.file << " has no " << mutant.text;
+  if (place == std::string::npos) return nullptr;
+  text.replace(place, std::string(mutant.text).size(), mutant.by);
+  const std::string root = Str(std::getenv("TEST_TMPDIR"), "/mutant", number);
+  const std::string library = root + "/kernels.so";
+  EXPECT_EQ(std::system(Str("mkdir -p ", root, "/", kFolder).c_str()), 0);
+  std::ofstream(Str(root, "/", kFolder, mutant.file)) << text;
+  // A static variable of an inline function must not be shared with the mutants before.
+  const std::string command = Str("c++ -std=c++20 -O0 -w -shared -fPIC -fno-gnu-unique -I", root,
+                                  " -I. ", kFolder, "on_cpu.cc -o ", library);
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  void* const loaded = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(loaded, nullptr) << dlerror();
+  if (!loaded) return nullptr;
+  using Entry = decltype(&on_cpu::strata_kernels_on_cpu);
+  return reinterpret_cast<Entry>(dlsym(loaded, "strata_kernels_on_cpu"))();
+}
+
+TEST(KernelsTest, MutantsAreNoticed) {
+  const std::vector<KernelCase> cases = testing::KernelCases();
+  int number = 0;
+  for (const Mutant& mutant : kMutants) {
+    const std::vector<on_cpu::Kernel>* const kernels = Compiled(mutant, ++number);
+    if (!kernels) continue;
+    std::string error;
+    for (const KernelCase& c : cases) {
+      if (error.empty() && c.name.starts_with(mutant.cases)) error = ErrorOf(c, kernels);
+    }
+    EXPECT_NE(error, "") << mutant.file << ": " << mutant.text << " -> " << mutant.by;
+    std::printf("%s, \"%s\" -> \"%s\": %s\n", mutant.file, mutant.text, mutant.by, error.c_str());
+  }
+}
+
+// ---- Layers
+
+struct Trained {
+  at::Tensor output, input_grad, grads;
+};
+
+Trained Train(const LayerSpec& spec, const at::Tensor& input) {
+  RandomScope scope(1);
+  const auto layer = BuildLayer(spec, nullptr);
+  const testing::FlatBuffers flat(*layer);
+  const at::Tensor x = testing::Leaf(input);
+  Trained result;
+  for (int i = 0; i < 2; ++i) {
+    Pass pass = testing::TrainingPass();
+    pass.weight_gradients->set_deferred(i == 1);
+    result.output = layer->Forward({x}, pass)[0];
+    result.output.square().sum().backward();
+    pass.weight_gradients->Run();
+  }
+  result.input_grad = x.grad();
+  result.grads = flat.grads;
+  return result;
+}
+
+TEST(KernelsTest, LayersUseThem) {
+  struct Used {
+    LayerSpec spec;
+    std::vector<int64_t> input;
+    int launches;  ///< of two passes
+  };
+  const auto spec = [](const char* type, Value::Map args) {
+    return MakeLayer(type, {}, args, {}, "");
+  };
+  const Value::Map attention = {
+      {"dim", 32}, {"num_heads", 4}, {"num_kv_heads", 2}, {"rope_theta", 10000.0}};
+  const Used all[] = {
+      {spec("LayerNorm", {{"normalized_shape", Value::IntList({24})}}), {3, 5, 24}, 6},
+      {spec("LayerNorm", {{"normalized_shape", Value::IntList({3, 5})}}), {4, 3, 5}, 6},
+      {spec("LayerNorm", {{"normalized_shape", 24}, {"elementwise_affine", false}}), {5, 24}, 4},
+      {spec("RMSNorm", {{"normalized_shape", 24}}), {3, 5, 24}, 6},
+      {spec("SwiGLU", {{"dim", 16}, {"hidden", 24}}), {2, 5, 16}, 4},
+      {spec("RotaryEmbedding", {{"dim", 16}}), {2, 3, 5, 16}, 4},
+      {spec("GroupedQueryAttention", attention), {2, 6, 32}, 8}};
+  for (const Used& used : all) {
+    const at::Tensor input = testing::Normal(used.input, 5);
+    const Trained without = Train(used.spec, input);
+    const OnCpu on_cpu;
+    const Trained with = Train(used.spec, input);
+    EXPECT_EQ(on_cpu.launches(), used.launches) << used.spec.ToString();
+    const auto near = [&](const at::Tensor& a, const at::Tensor& b) {
+      EXPECT_LE(testing::MaxDifference(a, b), 1e-5 * (1 + b.abs().max().item<double>()))
+          << used.spec.ToString();
+    };
+    near(with.output, without.output);
+    near(with.input_grad, without.input_grad);
+    if (with.grads.numel() > 0) near(with.grads, without.grads);
+  }
+}
+
+TEST(KernelsTest, TheVariableTurnsThemOff) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which reads the variable anew
+  const auto ask = [](const char* value) {
+    ::setenv("STRATA_KERNELS", value, 1);
+    const OnCpu on_cpu;
+    try {
+      std::_Exit(KernelsFor(at::ones({1})) ? 1 : 0);
+    } catch (const ConfigError& error) {
+      std::fputs(error.what(), stderr);
+      std::_Exit(2);
+    }
+  };
+  EXPECT_EXIT(ask("aten"), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(ask("own"), ::testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(ask("fast"), ::testing::ExitedWithCode(2),
+              "expected \"own\" or \"aten\", got \"fast\"");
+}
+
+TEST(KernelsTest, GradientsMayLieAnywhere) {
+  const OnCpu on_cpu;
+  const auto leaf = [] { return testing::Leaf(testing::Normal({2, 2, 2, 16}, 1)); };
+  const auto gradient = [&](const auto& apply, const at::Tensor& dy) {
+    const at::Tensor x = leaf();
+    apply(x).backward(dy);
+    return x.grad();
+  };
+  const std::function<at::Tensor(const at::Tensor&)> all[] = {
+      [](const at::Tensor& x) { return NormByKernel(x, {.width = 16}, Pass()).value(); },
+      [](const at::Tensor& x) { return SwigluByKernel(x, x.detach()).value(); },
+      [](const at::Tensor& x) { return RotateByKernel(x, 10000, 0).value(); }};
+  const at::Tensor longer = testing::Normal({129}, 2);
+  const at::Tensor unaligned = longer.narrow(0, 1, 128).view({2, 2, 2, 16});
+  const at::Tensor turned = testing::Normal({16, 2, 2, 2}, 3).permute({3, 2, 1, 0});
+  for (const auto& apply : all) {
+    for (const at::Tensor& dy : {unaligned, turned, longer.narrow(0, 0, 1).expand({2, 2, 2, 16})}) {
+      const at::Tensor plain = dy.clone(at::MemoryFormat::Contiguous);
+      EXPECT_TRUE(SameBits(gradient(apply, dy), gradient(apply, plain)));
+    }
+  }
+}
+
+/// ATen runs where the kernels do not take a tensor.
+TEST(KernelsTest, OtherTensorsAreLeftToAten) {
+  const OnCpu on_cpu;
+  const auto norm = [](const at::Tensor& x, const at::Tensor& weight) {
+    const Parameter parameter = {.name = "weight", .value = weight};
+    return NormByKernel(x, {.width = x.size(-1), .weight = &parameter}, Pass()).has_value();
+  };
+  const at::Tensor x = at::ones({2, 16});
+  EXPECT_TRUE(norm(x, at::ones({16})));
+  EXPECT_FALSE(norm(x.to(at::kDouble), at::ones({16})));
+  EXPECT_FALSE(norm(x, at::ones({16}, at::kBFloat16)));
+  EXPECT_FALSE(norm(at::ones({1, 8193}), at::ones({8193})));
+  EXPECT_FALSE(norm(x.t(), at::ones({2})));
+  EXPECT_FALSE(norm(at::ones({33}).narrow(0, 1, 32).view({2, 16}), at::ones({16}))) << "unaligned";
+  EXPECT_FALSE(norm(at::ones({0, 16}), at::ones({16})));
+  EXPECT_FALSE(SwigluByKernel(x, x.to(at::kHalf)));
+  EXPECT_FALSE(SwigluByKernel(x.t(), x.t()));
+  EXPECT_FALSE(RotateByKernel(x, 10000, 0)) << "no heads";
+  EXPECT_FALSE(RotateByKernel(at::ones({1, 1, 2, 3}), 10000, 0)) << "an odd width";
+  EXPECT_FALSE(RotateByKernel(at::ones({1, 2, 2, 20}).narrow(3, 0, 16), 10000, 0)) << "gaps";
+  const at::Tensor wide = at::ones({16}, at::kDouble);
+  EXPECT_FALSE(
+      AdamByKernel({.values = wide, .gradients = wide, .averages = wide, .squares = wide}));
+}
+
+}  // namespace
+}  // namespace strata

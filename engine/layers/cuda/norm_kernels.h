@@ -1,0 +1,25 @@
+// LayerNorm and RMSNorm by our kernels (norm.cu): one launch forward; backward one for the
+// gradients of all rows, and one that adds up those of weight and bias.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "engine/layers/layer.h"
+
+namespace strata {
+
+struct NormCall {
+  bool centred = true;                ///< LayerNorm; false: RMSNorm
+  int64_t width = 0;                  ///< elements of a row
+  const Parameter* weight = nullptr;  ///< null: none
+  const Parameter* bias = nullptr;
+  double eps = 0;
+};
+
+/// The norm of x, differentiable once; none if the kernels do not take these tensors. The gradients
+/// of weight and bias are added straight to Parameter::grad if the pass collects weight gradients.
+std::optional<at::Tensor> NormByKernel(const at::Tensor& x, const NormCall& call, const Pass& pass);
+
+}  // namespace strata

@@ -1,0 +1,242 @@
+// Cases that compare our kernels with ATen in float64, for the CPU (kernels_test.cc) and for a GPU
+// (cuda_test.cc).
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/text.h"
+#include "engine/layers/cuda/adam_kernel.h"
+#include "engine/layers/cuda/llama_kernels.h"
+#include "engine/layers/cuda/norm_kernels.h"
+#include "engine/layers/layer.h"
+#include "engine/layers/testing.h"
+
+namespace strata::testing {
+
+/// One comparison.
+struct KernelCase {
+  std::string name;
+  std::function<Tensors(at::Device)> kernel;
+  std::function<Tensors()> reference;  ///< in float64
+  std::vector<double> tolerances;      ///< by tensor: |a - b| <= tolerance (1 + |b|)
+};
+
+inline double Rounding(at::ScalarType type) {
+  return type == at::kFloat ? 2e-6 : type == at::kBFloat16 ? 0x1p-8 : 0x1p-11;
+}
+
+inline at::Tensor Double(const at::Tensor& x) { return x.detach().to(at::kDouble); }
+/// A copy that wants a gradient.
+inline at::Tensor Leaf(const at::Tensor& x, at::Device device = at::kCPU) {
+  return x.detach().to(device, /*non_blocking=*/false, /*copy=*/true).set_requires_grad(true);
+}
+
+/// The gradients of inputs for the output's gradient `dy`. Undefined ones are left out.
+inline Tensors GradientsOf(const at::Tensor& y, const at::Tensor& dy, const Tensors& inputs) {
+  y.backward(dy);
+  Tensors gradients;
+  for (const at::Tensor& input : inputs) {
+    if (input.defined()) gradients.push_back(input.grad());
+  }
+  return gradients;
+}
+
+inline constexpr at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16, at::kHalf};
+
+inline KernelCase NormCase(int64_t rows, int64_t width, bool centred, bool has_weight,
+                           bool has_bias, at::ScalarType type) {
+  const at::Tensor x = Normal({rows, width}, 1).mul(2).add(0.7).to(type);
+  const at::Tensor dy = Normal({rows, width}, 2).to(type);
+  const auto row = [&](bool has, uint64_t seed) {
+    return has ? Leaf(Normal({width}, seed)) : at::Tensor();
+  };
+  const at::Tensor weight = row(has_weight, 3), bias = row(has_bias, 4);
+  const auto kernel = [=](at::Device device) {
+    const Parameter w = {.name = "weight",
+                         .value = has_weight ? Leaf(weight, device) : at::Tensor()};
+    const Parameter b = {.name = "bias", .value = has_bias ? Leaf(bias, device) : at::Tensor()};
+    const at::Tensor input = Leaf(x, device);
+    const NormCall call = {.centred = centred,
+                           .width = width,
+                           .weight = has_weight ? &w : nullptr,
+                           .bias = has_bias ? &b : nullptr,
+                           .eps = 1e-5};
+    const at::Tensor y = NormByKernel(input, call, Pass()).value();
+    Tensors all = GradientsOf(y, dy.to(device), {input, w.value, b.value});
+    all.insert(all.begin(), y);
+    return all;
+  };
+  const auto reference = [=] {
+    const at::Tensor input = Leaf(Double(x));
+    const at::Tensor w = has_weight ? Leaf(Double(weight)) : at::Tensor();
+    const at::Tensor b = has_bias ? Leaf(Double(bias)) : at::Tensor();
+    const auto optional = [](const at::Tensor& t) {
+      return t.defined() ? std::optional(t) : std::nullopt;
+    };
+    const at::Tensor y = centred ? at::layer_norm(input, {width}, optional(w), optional(b), 1e-5)
+                                 : at::rms_norm(input, {width}, optional(w), 1e-5);
+    Tensors all = GradientsOf(y, Double(dy), {input, w, b});
+    all.insert(all.begin(), y);
+    return all;
+  };
+  const double own = Rounding(type), sum = 2e-6 * static_cast<double>(rows);
+  return {Str(centred ? "layer_norm " : "rms_norm ", rows, " x ", width, " ", c10::toString(type),
+              has_weight ? " weight" : "", has_bias ? " bias" : ""),
+          kernel,
+          reference,
+          {own, 4 * own, sum, sum}};
+}
+
+inline KernelCase AdamCase(int64_t count, bool decoupled, bool maximize, at::ScalarType copied) {
+  const at::Tensor start[] = {Normal({count}, 1), Normal({count}, 2).mul(10),
+                              Normal({count}, 3).mul(0.1), Normal({count}, 4).square().mul(0.01)};
+  const auto kernel = [=](at::Device device) {
+    Tensors t;
+    for (const at::Tensor& x : start) t.push_back(Leaf(x, device).detach());
+    AdamCall call = {.values = t[0],
+                     .gradients = t[1],
+                     .averages = t[2],
+                     .squares = t[3],
+                     .step = 7,
+                     .lr = 0.01,
+                     .divisor = 2.5,
+                     .beta1 = 0.9,
+                     .beta2 = 0.95,
+                     .eps = 1e-8,
+                     .decay = 0.1,
+                     .decoupled = decoupled,
+                     .maximize = maximize};
+    if (copied != at::kFloat) call.copy = at::zeros({count}, at::dtype(copied).device(device));
+    EXPECT_TRUE(AdamByKernel(call));
+    if (copied != at::kFloat) t.push_back(call.copy);
+    return t;
+  };
+  const auto reference = [=] {
+    Tensors t;
+    for (const at::Tensor& x : start) t.push_back(Double(x));
+    const auto run = [&](const auto& function) {
+      function(at::TensorList(t[0]), at::TensorList(t[1]), at::TensorList(t[2]),
+               at::TensorList(t[3]), at::TensorList(), at::TensorList(at::full({}, 7.0F)), 0.01,
+               0.9, 0.95, 0.1, 1e-8, /*amsgrad=*/false, maximize,
+               std::optional<at::Tensor>(at::full({}, 2.5F)), std::optional<at::Tensor>());
+    };
+    decoupled ? run([](const auto&... a) { at::_fused_adamw_(a...); })
+              : run([](const auto&... a) { at::_fused_adam_(a...); });
+    if (copied != at::kFloat) t.push_back(t[0]);
+    return t;
+  };
+  return {
+      Str("adamw ", count, decoupled ? " decoupled " : " ", maximize, " ", c10::toString(copied)),
+      kernel,
+      reference,
+      {2e-6, 2e-6, 2e-6, 2e-6, Rounding(copied)}};
+}
+
+inline KernelCase SwigluCase(int64_t count, at::ScalarType type) {
+  const auto part = [&](uint64_t seed) { return Normal({count}, seed).mul(3).to(type); };
+  const at::Tensor gate = part(1), up = part(2), dy = part(3);
+  const auto run = [=](const auto& convert, const auto& apply) {
+    const Tensors in = {Leaf(convert(gate)), Leaf(convert(up))};
+    const at::Tensor y = apply(in[0], in[1]);
+    Tensors all = GradientsOf(y, convert(dy), in);
+    all.push_back(y);
+    return all;
+  };
+  const double own = 2 * Rounding(type);
+  return {
+      Str("swiglu ", count, " ", c10::toString(type)),
+      [=](at::Device device) {
+        return run([=](const at::Tensor& x) { return x.to(device); },
+                   [](const auto& g, const auto& u) { return SwigluByKernel(g, u).value(); });
+      },
+      [=] { return run(Double, [](const auto& g, const auto& u) { return at::silu(g).mul(u); }); },
+      {own, own, own}};
+}
+
+/// As Rotate() of llama.cc, in float64.
+inline at::Tensor Rotated(const at::Tensor& x, double theta, int64_t first) {
+  const int64_t half = x.size(-1) / 2;
+  const at::Tensor frequency =
+      at::pow(at::Scalar(theta), at::arange(half, at::kDouble).neg().div(half));
+  const at::Tensor angle =
+      at::arange(first, first + x.size(-2), at::kDouble).unsqueeze(1).mul(frequency);
+  const at::Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
+  const at::Tensor c = angle.cos(), s = angle.sin();
+  return at::cat({a * c - b * s, b * c + a * s}, -1);
+}
+
+/// `turned`: the heads lie behind the tokens, as a projection gives them.
+inline KernelCase RotateCase(at::IntArrayRef sizes, bool turned, int64_t first,
+                             at::ScalarType type) {
+  const auto heads = [&](uint64_t seed) {
+    std::vector<int64_t> own = sizes.vec();
+    if (turned) std::swap(own[1], own[2]);
+    const at::Tensor x = Normal(own, seed).to(type);
+    return turned ? x.transpose(1, 2) : x;
+  };
+  const at::Tensor x = heads(1), dy = heads(2);
+  const auto kernel = [=](at::Device device) {
+    const at::Tensor input = Leaf(x, device);
+    const at::Tensor y = RotateByKernel(input, 10000, first).value();
+    EXPECT_EQ(y.strides(), x.strides());
+    return Tensors{y, GradientsOf(y, dy.to(device), {input})[0]};
+  };
+  const auto reference = [=] {
+    const at::Tensor input = Leaf(Double(x));
+    const at::Tensor y = Rotated(input, 10000, first);
+    return Tensors{y, GradientsOf(y, Double(dy), {input})[0]};
+  };
+  const double own = 2 * Rounding(type) + 1e-6 * static_cast<double>(first);
+  return {Str("rotate ", c10::Join("x", sizes), turned ? " turned " : " ", c10::toString(type)),
+          kernel,
+          reference,
+          {own, own}};
+}
+
+/// What differs from the reference; "" = nothing. `got` is on the CPU.
+inline std::string DifferenceOf(const KernelCase& c, const Tensors& got, const Tensors& wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const at::Tensor error = (Double(got.at(i)) - wanted[i]).abs() / (1 + wanted[i].abs());
+    const auto worst = error.max().item<double>();
+    if (!(worst <= c.tolerances[i])) {
+      return Str(c.name, ": tensor ", i, " differs by ", worst, ", not ", c.tolerances[i]);
+    }
+  }
+  return "";
+}
+
+inline std::vector<KernelCase> KernelCases() {
+  std::vector<KernelCase> cases;
+  for (const at::ScalarType type : kTypes) {
+    for (const auto& [rows, width] : std::vector<std::pair<int, int>>{
+             {1, 1}, {3, 7}, {5, 8}, {2, 255}, {3, 264}, {33, 40}, {1, 1025}, {600, 16}}) {
+      cases.push_back(NormCase(rows, width, true, true, true, type));
+      cases.push_back(NormCase(rows, width, false, true, false, type));
+    }
+    cases.push_back(NormCase(2, 8192, true, true, true, type));
+    cases.push_back(NormCase(4, 24, true, false, false, type));
+    cases.push_back(NormCase(4, 24, true, true, false, type));
+    cases.push_back(NormCase(4, 24, false, false, false, type));
+    for (const int count : {1, 7, 8, 2047, 2048, 2049, 5000}) {
+      cases.push_back(AdamCase(count, count % 2 == 0, count % 4 == 1, type));
+      cases.push_back(SwigluCase(count, type));
+    }
+    for (const bool turned : {false, true}) {
+      cases.push_back(RotateCase({2, 3, 5, 16}, turned, 0, type));
+      cases.push_back(RotateCase({2, 5, 3, 64}, turned, 9, type));
+      cases.push_back(RotateCase({1, 9, 40, 32}, turned, 0, type));
+      cases.push_back(RotateCase({3, 1, 2, 2}, turned, 1, type));
+      cases.push_back(RotateCase({2, 2, 3, 22}, turned, 100, type));
+    }
+  }
+  return cases;
+}
+
+}  // namespace strata::testing
