@@ -3,13 +3,45 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "engine/base/check.h"
+#include "engine/plan/cut/cut_table.h"
 
 namespace strata::search {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+
+double CutCost(const StageTable& table, const CutGoal& goal, int stage, int begin, int end) {
+  const double work = goal.micro_batches * table.Of(begin, end).seconds();
+  if (!goal.head || begin == 0) return work;
+  const StageCost& before = table.Of(0, begin);
+  return before.forward.seconds + (goal.splits ? 0 : before.backward_seconds()) +
+         stage * goal.message + work;
+}
+
+/// The problem for CutTable: the largest cost over the stages.
+class Costliest {
+ public:
+  using Cost = double;
+  static constexpr bool kIsMonge = false;
+
+  Costliest(const StageTable& table, const CutGoal& goal)
+      : table_(table), goal_(goal), windows_(partition::AllWindows(table.layers(), goal.stages)) {}
+
+  const std::vector<partition::Window>& windows() const { return windows_; }
+  static double Join(double stage, double rest) { return std::max(stage, rest); }
+  std::optional<double> Of(int stage, int begin, int end) const {
+    if (!goal_.fits(stage, begin, end)) return std::nullopt;
+    return CutCost(table_, goal_, stage, begin, end);
+  }
+
+ private:
+  const StageTable& table_;
+  const CutGoal& goal_;
+  const std::vector<partition::Window> windows_;
+};
 
 /// The method that cuts.h describes.
 class Cutter {
@@ -90,11 +122,7 @@ class Cutter {
   }
 
   double CostOf(int stage, int begin, int end) const {
-    const double work = goal_.micro_batches * table_.Of(begin, end).seconds();
-    if (!goal_.head || begin == 0) return work;
-    const StageCost& before = table_.Of(0, begin);
-    return before.forward.seconds + (goal_.splits ? 0 : before.backward_seconds()) +
-           stage * goal_.message + work;
+    return CutCost(table_, goal_, stage, begin, end);
   }
 
   const StageTable& table_;
@@ -108,7 +136,14 @@ class Cutter {
 std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal) {
   STRATA_CHECK(goal.stages >= 1 && goal.stages <= table.layers())
       << goal.stages << " stages of " << table.layers() << " layers";
-  return Cutter(table, goal).Find();
+  constexpr double kMostSteps = 1 << 20;
+  const double layers = table.layers();
+  if (!goal.fits || goal.stages * layers * layers > kMostSteps) return Cutter(table, goal).Find();
+  const Costliest problem(table, goal);
+  partition::CutTable cuts(problem);
+  std::vector<int> bounds = cuts.Solve();
+  if (bounds.empty()) return std::nullopt;
+  return FoundCut{std::move(bounds), cuts.cost()};
 }
 
 }  // namespace strata::search

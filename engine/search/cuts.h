@@ -41,9 +41,10 @@ struct FoundCut {
 /// stage would take one layer more, until both meet. Then the same is done for the layers behind
 /// each bound. A limit takes stages * log(layers) look-ups, and few limits are needed.
 ///
-/// The result is exact if a stage that fits also fits with fewer layers. Where more layers need
-/// less memory (a layer at the end that keeps nothing), a cut may be missed. REQUIRES: 1 <= stages
-/// <= layers.
+/// The result is exact without `fits`. With it, a later stage may hold what an earlier one cannot,
+/// so that a stage with fewer layers may be better: then short lists (at most 2^20 stages *
+/// layers^2) are solved exactly by dynamic programming (plan/cut/cut_table.h), and of longer ones a
+/// cut may be missed. REQUIRES: 1 <= stages <= layers.
 std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal);
 
 }  // namespace strata::search

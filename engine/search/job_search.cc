@@ -171,7 +171,7 @@ std::string Short(const Candidate& candidate) {
 
 /// What a search that was cut short may have missed; "" if nothing.
 std::string MissedText(const FoundPlans& result) {
-  if (!result.is_cut_short) return "";
+  if (result.missed == 0) return "";  // the first is the best even if the search was cut short
   return Str("\nthe search ended at ",
              result.is_late ? "its limit of seconds" : "its limit of simulated steps",
              ": a plan that it has not looked at is at most ", FormatShare(result.missed),

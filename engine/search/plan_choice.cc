@@ -147,8 +147,10 @@ class Chooser {
       if (!best_ && costs() && IsCutFreely(job_)) TryAll(layouts, {method, {}, {}});
     }
     if (best_ && may_cut()) TryCutsByRank(layouts);
+    std::vector<Plan> searched = best_ ? std::vector<Plan>{best_->plan} : cut_;
     if (best_ && may_cut()) MoveCuts();
-    if (job_.schedule.name == "auto") SearchPrograms();
+    if (best_ && best_->plan.bounds != searched[0].bounds) searched.push_back(best_->plan);
+    if (job_.schedule.name == "auto") SearchPrograms(std::move(searched));
     if (best_ && may_cut()) StayWithWhatRan(layouts);
     if (best_) {
       const bool is_noted = IsCutFreely(job_) || job_.schedule.name == "auto";
@@ -313,11 +315,11 @@ class Chooser {
     return plan;
   }
 
-  /// Searches a program for the costs of the best plan. If no named schedule fits into the memory,
-  /// a searched one may.
-  void SearchPrograms() {
+  /// Searches a program for the costs of the best plan, before and after its bounds were moved: the
+  /// cuts that are best for a named schedule need not be best for a searched one. If no named
+  /// schedule fits into the memory, a searched one may.
+  void SearchPrograms(std::vector<Plan> plans) {
     if (best_ && Actions(best_->plan) > kMostSearched) return;
-    const std::vector<Plan> plans = best_ ? std::vector<Plan>{best_->plan} : cut_;
     const bool had_none = !best_;
     for (Plan plan : plans) {
       if (had_none && best_) return;

@@ -27,7 +27,7 @@ constexpr int kStagesPerRank[] = {1, 2, 3, 4, 6, 8};
 constexpr double kTreeShare = 0.5;
 /// A bound without cuts costs as much effort as simulating so many actions, and good cuts cost so
 /// much for each stage.
-constexpr int64_t kBoundActions = 20, kCutActions = 100;
+constexpr int64_t kBoundActions = 4, kCutActions = 20;
 /// A step is not simulated if that would take more than this share of the limits.
 constexpr double kLargestShare = 1.0 / 16;
 

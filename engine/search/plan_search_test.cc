@@ -417,7 +417,7 @@ TEST(Search, ThatIsCutShortSaysWhatItMayHaveMissed) {
     const FoundPlans found = SearchPlans(network, cluster, space, 5, limits);
     EXPECT_EQ(steps, found.simulated);
     was_cut_short |= found.is_cut_short;
-    EXPECT_TRUE(found.is_cut_short || found.missed == 0);
+    EXPECT_TRUE(found.is_cut_short || found.missed == 0) << found.missed;
     if (found.best.empty()) continue;
     EXPECT_GE(best, (1 - found.missed) * found.best[0].forecast.step / kRounding) << actions;
     EXPECT_FALSE(found.is_late);
