@@ -9,6 +9,7 @@
 
 #include "engine/base/tensors/allocator.h"
 #include "engine/base/text.h"
+#include "engine/layers/kernels/avx512.h"
 #include "engine/layers/layer_tape.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/testing.h"
@@ -97,8 +98,11 @@ TEST(ConvMemory, IsWhatTheKernelsAllocate) {
     const LayerCost cost =
         tape.Finish(TraceLayer(tape, spec, tape.inputs(), {{y[0].sizes().vec(), DType::kFloat32}}));
     const auto X = static_cast<double>(x.nbytes()), Y = static_cast<double>(y[0].nbytes());
+    // With AVX2, oneDNN's kernels for dilated windows and for 3 dims need less than predicted.
+    const double most = HasAvx512() ? 1.1 : 1.5;
     const auto expect = [&](const char* what, double predicted, double measured) {
-      EXPECT_NEAR(predicted / measured, 1, 0.1) << what << ": " << predicted << " " << measured;
+      EXPECT_GT(predicted / measured, 0.9) << what << ": " << predicted << " " << measured;
+      EXPECT_LT(predicted / measured, most) << what << ": " << predicted << " " << measured;
     };
     expect("forward", X + Y + static_cast<double>(cost.forward_scratch), X + forward);
     expect("weight gradient", 2 * X + Y + static_cast<double>(cost.backward_scratch),
