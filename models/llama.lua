@@ -4,8 +4,8 @@
 local strata = require "strata"
 local nn = strata.nn
 
--- The published models. `1b` is TinyLlama 1.1B, `7b` Llama 2, `8b` and `70b` Llama 3, `405b` Llama 3.1 (whose scaling of
--- the rotary positions for texts of more than 8,192 tokens is left out). `small` is the default.
+-- The published models. `1b` is TinyLlama 1.1B, `7b` Llama 2, `8b` and `70b` Llama 3, `405b` Llama 3.1 (whose scaling
+-- of the rotary positions for texts of more than 8,192 tokens is left out). `small` is the default.
 local published = {
   small    = { dim = 128, depth = 4, heads = 4, kv_heads = 2, hidden = 352, vocab = 256, theta = 10000 },
   ["1b"]   = { dim = 2048, depth = 22, heads = 32, kv_heads = 4, hidden = 5632, vocab = 32000, theta = 10000 },

@@ -550,7 +550,7 @@ TEST_F(EngineTest, PredictionsAreARowForEachSample) {
               HasSubstr("a row for each sample; the last layer gives float32 (10,) for 2 samples"));
 }
 
-TEST(EngineTest, PredictionsNeedNoLoss) {
+TEST_F(EngineTest, PredictionsNeedNoLoss) {
   const auto predicted = [](int pipe, const LayerSpec& loss) {
     Job job = testing::MakeJob({Make("Flatten"), Make("Linear", {16, 5})}, Make("CrossEntropyLoss"),
                                {{"input", MapOf({{"shape", Value::IntList({1, 4, 4})}})},

@@ -609,7 +609,8 @@ struct Said {
 
 const Said kNonsense[] = {
     {"", "Welcome to this machine", "the worker on host: expected a message, got"},
-    {kHello, "{\"type\":\"greeting\"}", "the worker on host says \"greeting\""},
+    {kHello, "{\"type\":\"greeting\"}",
+     "the worker on host sent a message of the unknown type \"greeting\""},
     {kHello, "{\"type\":\"exited\",\"rank\":7,\"status\":0}",
      "a message is about rank 7, which its sender does not run"},
     {kHello, "{\"type\":\"output\",\"rank\":-3,\"is_error\":false,\"text\":\"a\"}",

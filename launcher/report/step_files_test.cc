@@ -109,7 +109,7 @@ TEST_F(StepFilesTest, ATableOfAnotherKindIsNotGoneOnWith) {
   EXPECT_THAT(ConfigErrorOf([&] {
                 Run(Value::MakeMap({{"csv", csv_}}), 1, {.step = 1});
               }),
-              HasSubstr("this file begins with \"name,age\""));
+              HasSubstr("it begins with \"name,age\""));
   EXPECT_EQ(Read(csv_), "name,age\nBob,7\n");
 }
 

@@ -191,7 +191,9 @@ TEST_F(Convert, RefusesWhatIsNoData) {
     }
     return std::string();
   };
-  EXPECT_THAT(error("{a = {b = coroutine.create(print)}}"), HasSubstr("the job.a.b: a thread"));
+  EXPECT_THAT(error("{a = {b = coroutine.create(print)}}"),
+              HasSubstr("the job.a.b: expected text, a number, true, false, a function "
+                        "or a table; got a thread"));
   EXPECT_THAT(error("{a = nn.ReLU{}}"),
               HasSubstr("the job.a: expected text, a number, true, false, a function or a table; "
                         "got a layer"));

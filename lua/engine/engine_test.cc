@@ -690,8 +690,8 @@ TEST_F(EngineTest, AForgottenEngineWithOwnLayersIsCollected) {
   EXPECT_EQ(Show("collectgarbage()"), "0");
   EXPECT_EQ(Show("collectgarbage()"), "0");
   EXPECT_EQ(Show("local count = 0; for _ in pairs(gone) do count = count + 1 end; return count"),
-            "1")
-      << "their tables go too, but that of the layer which finds shapes";
+            "0")
+      << "their tables go too";
   EXPECT_EQ(Show("#losses(job())"), "3");
 }
 

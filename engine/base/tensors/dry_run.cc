@@ -218,14 +218,12 @@ void RunOnMeta(const c10::OperatorHandle& op, const Treatment& treatment,
     op.callBoxed(&results);
   }
   OwnWritten(treatment, arguments);
-  torch::jit::Stack given;
-  const bool zeros = !DryRun::IsOn();
-  ReplaceTensors(results, given, zeros ? ZerosLike : Allocated);
   torch::jit::drop(*stack, count);
-  for (size_t i = 0; i < given.size(); ++i) {
+  const bool zeros = !DryRun::IsOn();
+  for (size_t i = 0; i < results.size(); ++i) {
     const int from = treatment.result_from[i];
     if (from < 0) {
-      stack->push_back(std::move(given[i]));
+      ReplaceTensors(c10::ArrayRef<c10::IValue>(results[i]), *stack, zeros ? ZerosLike : Allocated);
       continue;
     }
     const at::Tensor out = arguments[from].toTensor();
