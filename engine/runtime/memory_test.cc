@@ -137,6 +137,10 @@ TEST_F(MemoryTest, AStartAsksForTheMemoryOfValuesAndGradientsOnce) {
                         {"data", MapOf({{"train", testing::Function(1)}})},
                         {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.01}})},
                         {"steps", 8}});
+  script_ = testing::ScriptOf([](int64_t) {
+    const at::Tensor x = at::ones({kRows, kWide});
+    return MicroBatch{{x}, {x}};
+  });
   ReleaseFreeMemory();
   const int64_t before = MappedMemory();
   const auto engine = StartAnew(job);
