@@ -307,6 +307,12 @@ TEST(RunTest, GivesTheArguments) {
   EXPECT_EQ(ended.text, "2\t--help\ttwo\n");
 }
 
+TEST(TrainTest, AFullDiskEndsItAndNamesTheFile) {
+  const Ended ended = Strata({"train", kTiny, "--log=/dev/full"});
+  EXPECT_EQ(ended.code, 1);
+  EXPECT_THAT(ended.text, HasSubstr("strata: cannot write to the log /dev/full: No space left"));
+}
+
 TEST(MainTest, AFullDiskIsNoSuccess) {
   const std::string script = WriteScript("speaks.lua", "print('a word')");
   const std::vector<std::string> kCases = {"run " + script, "help train", "version", "help --json"};
