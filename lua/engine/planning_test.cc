@@ -188,7 +188,8 @@ TEST_F(PlanningTest, FunctionsThatReadValuesAreComputedAndNoted) {
         loss = nn.CrossEntropyLoss{}, batch = {micro_batches = 2, micro_batch_size = 2}, steps = 1,
         optimizer = {"sgd", lr = 0.1},
         data = {train = function(i) return F.randn{2, 4}, F.tensor{0, 1} end},
-      })"), flags);
+      })"),
+                                    flags);
     return MakePlan(job, {}, &state().script()).notices;
   };
   const auto noted = testing::Contains(testing::AllOf(
