@@ -125,6 +125,30 @@ TEST_F(MemoryTest, AStartTakesNoMoreThanWhatSteps) {
   }
 }
 
+/// The system clears each page that a process gets. The initial values of a stage's layers leave
+/// their memory to the gradients, so a start asks for no more than values and gradients.
+TEST_F(MemoryTest, AStartAsksForTheMemoryOfValuesAndGradientsOnce) {
+  constexpr int64_t kWide = 768, kMost = 4 << 20;  // beyond values and gradients
+  const LayerSpec linear = Make("Linear", {kWide, kWide});
+  const Job job =
+      testing::MakeJob({kLayers, linear}, Make("MSELoss"),
+                       {{"input", MapOf({{"shape", Value::IntList({kWide})}})},
+                        {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", kRows}})},
+                        {"data", MapOf({{"train", testing::Function(1)}})},
+                        {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.01}})},
+                        {"steps", 8}});
+  script_ = testing::ScriptOf([](int64_t) {
+    const at::Tensor x = at::ones({kRows, kWide});
+    return MicroBatch{{x}, {x}};
+  });
+  ReleaseFreeMemory();
+  const int64_t before = MappedMemory();
+  const auto engine = StartAnew(job);
+  const RankMemory planned = Planned(job, script_).at(0);
+  EXPECT_LE(MappedMemory() - before, planned.weights + planned.gradients + kMost);
+  engine->Close();
+}
+
 /// Averages of bf16 parameters are in float32, and the values are kept beside them.
 TEST_F(MemoryTest, AnEvaluationOfAveragesTakesWhatIsPredicted) {
   const Job job =

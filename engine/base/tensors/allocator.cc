@@ -81,7 +81,7 @@ class CachingAllocator final : public c10::Allocator {
   static CachingAllocator& instance();
   friend void strata::InstallAllocator();
   friend void strata::ReleaseFreeMemory(int64_t);
-  friend void strata::ReserveMemory(int64_t);
+  friend std::shared_ptr<void> strata::ReserveMemory(int64_t);
   friend int64_t strata::MappedMemory();
 
   static void Free(void* data) {
@@ -172,9 +172,14 @@ class CachingAllocator final : public c10::Allocator {
     if (needed == 0 || !large_.Holds(needed)) large_.Release();
   }
 
-  void Reserve(size_t size) {
+  std::shared_ptr<void> Reserve(size_t size) {
     const std::lock_guard<std::mutex> lock(large_mutex_);
-    large_.Reserve(size);
+    large_.Reserve(size + LargeHeap::kUnit);
+    return {large_.Fence(size), [this](char* fence) {
+              if (fence == nullptr) return;
+              const std::lock_guard<std::mutex> again(large_mutex_);
+              large_.Return(fence, LargeHeap::kUnit);
+            }};
   }
 
   size_t ever_mapped() {
@@ -215,8 +220,8 @@ void ReleaseFreeMemory(int64_t needed) {
   CachingAllocator::instance().Release(static_cast<size_t>(needed));
 }
 
-void ReserveMemory(int64_t bytes) {
-  CachingAllocator::instance().Reserve(static_cast<size_t>(bytes));
+std::shared_ptr<void> ReserveMemory(int64_t bytes) {
+  return CachingAllocator::instance().Reserve(static_cast<size_t>(bytes));
 }
 
 int64_t MappedMemory() { return static_cast<int64_t>(CachingAllocator::instance().ever_mapped()); }

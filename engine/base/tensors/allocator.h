@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 namespace strata {
 
@@ -22,8 +23,9 @@ void InstallAllocator();
 void ReleaseFreeMemory(int64_t needed = 0);
 
 /// Keeps one free piece of so many bytes, if there is memory. Large tensors that are made next lie
-/// in it side by side, and leave one piece when all are freed.
-void ReserveMemory(int64_t bytes);
+/// in it side by side, and leave one piece when all are freed. While the result lives, other
+/// tensors do not take a part of the piece's front together with memory before it.
+std::shared_ptr<void> ReserveMemory(int64_t bytes);
 
 /// Bytes of large blocks that were asked from the system since the process began, also those that
 /// were given back. The system clears each page of them before its first use.

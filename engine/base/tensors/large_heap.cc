@@ -75,6 +75,18 @@ void LargeHeap::Return(char* block, size_t size) {
   Insert(block, size);
 }
 
+char* LargeHeap::Fence(size_t size) {
+  STRATA_CHECK(size % kUnit == 0) << size;
+  const auto found = sizes_.lower_bound({size + kUnit, nullptr});
+  if (found == sizes_.end()) return nullptr;
+  const auto [whole, begin] = *found;
+  Erase(free_.find(begin));
+  const size_t before = whole - size - kUnit;
+  if (before > 0) Insert(begin, before);
+  Insert(begin + before + kUnit, size);
+  return begin + before;
+}
+
 void LargeHeap::Release() {
   const std::map<char*, size_t> pieces = free_;
   for (const auto& [begin, size] : pieces) {

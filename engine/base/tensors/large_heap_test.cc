@@ -66,6 +66,26 @@ TEST(LargeHeap, BlocksOfAReservedPieceLeaveItWhole) {
   EXPECT_EQ(heap.ever_mapped(), 6 * kMiB);
 }
 
+TEST(LargeHeap, AFencedPieceIsNotJoinedToMemoryBeforeIt) {
+  LargeHeap heap(kPlenty);
+  constexpr size_t kPiece = 6 * kMiB + LargeHeap::kUnit;
+  EXPECT_EQ(heap.Fence(kPiece), nullptr) << "there is no piece yet";
+  heap.Reserve(kPiece + LargeHeap::kUnit);
+  char* const fence = heap.Fence(kPiece);
+  std::vector<char*> blocks;
+  for (int i = 0; i < 2; ++i) blocks.push_back(heap.Take(3 * kMiB));  // no other piece holds them
+  char* const other = heap.Take(7 * kMiB);  // mapped in front, if the system allows
+  for (char* block : blocks) heap.Return(block, 3 * kMiB);
+  char* const whole = heap.Take(kPiece);
+  EXPECT_EQ(whole, blocks.back() - LargeHeap::kUnit);
+  for (const auto& [block, size] :
+       {std::pair(fence, LargeHeap::kUnit), {other, 7 * kMiB}, {whole, kPiece}}) {
+    heap.Return(block, size);
+  }
+  heap.Release();
+  EXPECT_EQ(heap.mapped(), 0u);
+}
+
 TEST(LargeHeap, GrowsByWhatAFreePieceLacks) {
   LargeHeap exact(12 * kMiB);
   exact.Take(7 * kMiB);

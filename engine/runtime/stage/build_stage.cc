@@ -133,7 +133,8 @@ void Store(Layer& layer, at::ScalarType stored, at::Device device) {
 
 /// Keeps one piece of memory for the initial values of all these layers. When they have been moved
 /// to their flat buffer, it is free as a whole, and the gradients take it.
-void ReserveFor(const std::vector<LayerSpec>& layers, at::ScalarType stored, int parts) {
+std::shared_ptr<void> ReserveFor(const std::vector<LayerSpec>& layers, at::ScalarType stored,
+                                 int parts) {
   const auto item = static_cast<int64_t>(c10::elementSize(stored));
   int64_t bytes = 0;
   for (const LayerSpec& layer : layers) {
@@ -143,7 +144,7 @@ void ReserveFor(const std::vector<LayerSpec>& layers, at::ScalarType stored, int
       bytes += AllocatedBytes(elements * item) + static_cast<int64_t>(kBlockUnit);
     }
   }
-  ReserveMemory(bytes);
+  return ReserveMemory(bytes);
 }
 
 /// True if the loss or a layer after a stage that ends before layer `end` is scripted.
@@ -211,7 +212,9 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   ProgressLine line(
       plan.stages.size() == 1 ? "building layers" : Str("building layers of stage ", stage),
       place.end - place.begin, ProgressForm::kCount);
-  if (device.is_cpu()) ReserveFor(specs, parts.types.stored, axis ? axis->size() : 1);
+  if (device.is_cpu()) {
+    parts.reserved = ReserveFor(specs, parts.types.stored, axis ? axis->size() : 1);
+  }
   std::optional<RandomScope> draws;
   for (int index = place.begin; index < place.end; ++index) {
     const LayerSpec& spec = specs[index - place.begin];

@@ -130,6 +130,7 @@ Tensors TakeGradients(const Tensors& inputs) {
 
 Stage::Stage(StageParts parts, const GroupOf& group_of)
     : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device, parts_.types) {
+  parts_.reserved = nullptr;
   if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
   if (!parts_.device.is_cpu() && (is_first() || is_last())) copies_.emplace(parts_.device);
   // A segment's first layer must not overwrite its input, which is kept or was received.

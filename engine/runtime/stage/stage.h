@@ -47,7 +47,8 @@ struct StageParts {
   ParameterTypes types = {};
   int begin = 0, end = 0;  ///< range of its layers in the job's list
   std::vector<StageLayer> layers;
-  std::vector<KeptValue> kept;  ///< connections that begin, end or pass through here
+  std::shared_ptr<void> reserved = nullptr;  ///< memory for initial values (ReserveMemory())
+  std::vector<KeptValue> kept;               ///< connections that begin, end or pass through here
   /// A division of all layers into segments. In a forward with Keep::kInput, a segment with
   /// `is_recomputed` keeps only its input; the others keep their activations. Empty: one segment of
   /// all layers with `is_recomputed`.
