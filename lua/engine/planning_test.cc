@@ -176,6 +176,40 @@ TEST_F(PlanningTest, LayersOf70BillionParametersTakeNoMemoryAndFewOperators) {
   EXPECT_THAT(Show("plan"), testing::HasSubstr("70,556,319,744 parameters"));
 }
 
+// Dropout, its fusion with ReLU, and 3x3 convolutions have kernels of ours, which work on
+// addresses.
+TEST_F(PlanningTest, KernelsOfOursTouchNoMemoryEither) {
+  Show(R"(
+    nn, F = strata.nn, strata.F
+    function plan(layer, last, size, ...)
+      local shape = {size, ...}
+      local Holder = strata.layer{
+        name = "Holder",
+        init = function(self) self.inner = layer() end,
+        forward = function(self, x) return self.inner(x) end,
+      }
+      return strata.job{
+        device = "cpu", threads = 1, layers = {Holder{}, function(x) return x:flatten(1):narrow(1, 0, last) end},
+        loss = nn.MSELoss{}, batch = {micro_batches = 1, micro_batch_size = size}, steps = 1,
+        optimizer = {"sgd", lr = 0.1},
+        data = {train = function() return F.zeros{1}:expand(shape), F.zeros{size, last} end},
+      }:plan{pipe = 1}
+    end
+    small = plan(function() return nn.ReLU{} end, 4, 2, 8)
+  )");
+  const int64_t before = PeakBytes();
+  EXPECT_THAT(Show("plan(function() return nn.Dropout{0.1} end, 4, 1, 4096, 16384)"),
+              testing::HasSubstr("Holder"));
+  EXPECT_THAT(Show("plan(function() return nn.TransformerEncoderLayer{2048, 16, "
+                   "dim_feedforward = 16384, dropout = 0.1, batch_first = true} end, "
+                   "4, 1, 4096, 2048)"),
+              testing::HasSubstr("Holder"));
+  EXPECT_THAT(Show("plan(function() return nn.Conv2d{64, 64, 3, padding = 1} end, "
+                   "4, 4, 64, 512, 512)"),
+              testing::HasSubstr("Holder"));
+  EXPECT_LT(PeakBytes() - before, 64 << 20);
+}
+
 TEST_F(PlanningTest, FunctionsThatReadValuesAreComputedAndNoted) {
   const ScriptFolder folder;
   const auto notices = [&](const std::string& layer) {

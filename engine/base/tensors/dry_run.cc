@@ -8,8 +8,9 @@
 //   device, which have shapes and strides only. Each new result is then allocated on the CPU.
 //   Results that are arguments (in-place operators, out=) are returned as they are.
 // - An in-place operator without a kernel for the meta device returns its argument, unchecked.
-// - Another one without such a kernel, and one that gives numbers to the host (item()), needs
-//   values: it is noted as the obstacle, and throws.
+// - An operator that gives numbers to the host (item()), or has no kernel for the meta device and
+// is
+//   not in place, needs values: the fallback notes its name as the obstacle, and throws.
 #include "engine/base/tensors/dry_run.h"
 
 #include <ATen/EmptyTensor.h>
@@ -45,7 +46,8 @@ thread_local OfThread of_thread;
 /// Operators without a kernel of their own for the CPU that compute nevertheless.
 constexpr std::array<std::string_view, 3> kComputing = {"aten::copy_", "aten::convolution",
                                                         "aten::convolution_backward"};
-/// Operators with one that change a tensor's memory or shape and compute nothing.
+/// Operators with a kernel of their own for the CPU that change a tensor's memory or shape and
+/// compute nothing.
 constexpr std::array<std::string_view, 4> kChangingShapes = {
     "aten::resize_", "aten::set_", "aten::_resize_output_", "aten::as_strided_"};
 constexpr std::array<std::string_view, 4> kProducts = {"aten::mm", "aten::addmm", "aten::bmm",

@@ -125,6 +125,7 @@ const std::vector<Case> kCases = {
        const Tensor parts = in.texts.view({2, 5, 2, 5}).transpose(1, 2);
        return Tensors{at::scaled_dot_product_attention(q, q, q),
                       at::scaled_dot_product_attention(q, q, q, {}, 0.0, true),
+                      at::scaled_dot_product_attention(q, q, q, {}, 0.1, true),
                       at::scaled_dot_product_attention(parts, parts, parts)};
      }},
     {"convolutions",

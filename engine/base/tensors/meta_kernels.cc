@@ -63,10 +63,15 @@ Tensor Reduced(const Tensor& loss, Reduction reduction) {
   return reduction == 0 ? Like(loss) : at::empty({}, loss.options());
 }
 
-// Of single elements -----------------------------------------------------------------------------
+// ---- Of single elements
 
 Tensor Unary(const Tensor& x) { return at::clamp_min(x, 0); }
 Tensor Flags(const Tensor& x) { return at::ne(x, 0); }
+
+Tensor Where(const Tensor& condition, const Tensor& x, const Tensor& y) {
+  const Tensor both = at::add(x, y);
+  return at::empty(at::infer_size(condition.sizes(), both.sizes()), both.options());
+}
 
 void RegisterElements(torch::Library& m) {
   m.impl("relu", Unary);
@@ -87,10 +92,11 @@ void RegisterElements(torch::Library& m) {
   m.impl("rsub.Tensor", [](const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
     return at::sub(y, x, alpha);
   });
-  m.impl("where.self", [](const Tensor& condition, const Tensor& x, const Tensor& y) {
-    const Tensor both = at::add(x, y);
-    return at::empty(at::infer_size(condition.sizes(), both.sizes()), both.options());
-  });
+  m.impl("where.self", Where);
+  m.impl("where.self_out",
+         [](const Tensor& condition, const Tensor& x, const Tensor& y, Tensor& out) -> Tensor& {
+           return Shape(out, Where(condition, x, y));
+         });
   m.impl("hardswish_backward", [](const Tensor& dy, const Tensor& x) { return at::add(dy, x); });
   m.impl("mish_backward", [](const Tensor& dy, const Tensor& x) { return at::add(dy, x); });
   m.impl("hardtanh_backward", [](const Tensor& dy, const Tensor& x, const at::Scalar&,
@@ -106,8 +112,7 @@ void RegisterElements(torch::Library& m) {
   });
 }
 
-// Reductions, and elements at other places
-// ---------------------------------------------------------
+// ---- Reductions, and elements at other places
 
 Tensor MeanOver(const Tensor& x, at::OptionalIntArrayRef dim,
                 const std::optional<at::Scalar>& /*correction*/, bool keepdim) {
@@ -147,7 +152,7 @@ void RegisterPlaces(torch::Library& m) {
   });
 }
 
-// Layers -----------------------------------------------------------------------------------------
+// ---- Layers
 
 /// The type of statistics: float32 for half precision with parameters in float32.
 at::TensorOptions StatisticsOptions(const Tensor& x, const MaybeTensor& weight) {
