@@ -75,6 +75,12 @@ Value ListOf(const std::vector<T>& elements) {
   return Value::List(elements.begin(), elements.end());
 }
 
+std::vector<std::string> NoticesOf(const Plan& plan, const Forecast& forecast) {
+  std::vector<std::string> notices = plan.notices;
+  notices.insert(notices.end(), forecast.notices.begin(), forecast.notices.end());
+  return notices;
+}
+
 }  // namespace
 
 Forecast ForecastPlan(const Job& job, const Plan& plan, Script* script) {
@@ -83,13 +89,14 @@ Forecast ForecastPlan(const Job& job, const Plan& plan, Script* script) {
   forecast.buffers = schedule::Buffers(
       schedule::LowerAndCheck(forecast.step.program, {.tied_stages = plan.tied_stages()}));
   forecast.outlook = LookOut(job, plan, forecast.step);
+  if (script != nullptr) forecast.notices = script->TakeNotes();
   return forecast;
 }
 
 std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecast, bool color) {
   std::string text = Str(Title(job, plan), "\n", Grid(plan), "\n\n",
                          SummaryText(plan, forecast.step.costs), "\n", StagesText(plan), "\n");
-  for (const std::string& notice : plan.notices) text += Str("note: ", notice, "\n");
+  for (const std::string& notice : NoticesOf(plan, forecast)) text += Str("note: ", notice, "\n");
   text += Str("parameters per layer: ", ParametersPerLayer(plan), "\ncuts: ", CutsText(plan),
               "\n\n", ScheduleText(forecast, color), "\n", MemoryText(forecast.step.memory),
               SavesText(job, plan, forecast.step), TextsText(job, plan), "\n",
@@ -126,7 +133,7 @@ std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& foreca
   if (forecast.step.is_measured()) {
     text += Str("; predicted step ", FormatSeconds(forecast.step.step()));
   }
-  for (const std::string& notice : plan.notices) text += Str("\nnote: ", notice);
+  for (const std::string& notice : NoticesOf(plan, forecast)) text += Str("\nnote: ", notice);
   return text;
 }
 

@@ -16,9 +16,10 @@ namespace strata::launcher {
 
 /// The prediction for one step.
 struct Forecast {
-  StepForecast step;         ///< times in seconds, measured or of nominal devices
-  Outlook outlook;           ///< the schedule's simulation
-  std::vector<int> buffers;  ///< the number of buffers of each rank
+  StepForecast step;                      ///< times in seconds, measured or of nominal devices
+  Outlook outlook;                        ///< the schedule's simulation
+  std::vector<int> buffers;               ///< the number of buffers of each rank
+  std::vector<std::string> notices = {};  ///< what trials of layers found after the plan was made
 };
 
 /// Generates the job's program, checks its lowered form, and simulates it. Throws ConfigError if

@@ -10,6 +10,7 @@
 #include "engine/base/testing.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/testing_script.h"
 
 namespace strata::launcher {
 namespace {
@@ -161,6 +162,21 @@ TEST(PlanSummaryTest, ShowsNotices) {
   planned.plan.notices = {"no GPU here"};
   EXPECT_THAT(PlanSummary(planned.job, planned.plan, planned.forecast),
               HasSubstr("\nnote: no GPU here"));
+}
+
+/// A script whose layers are tried for the first time when the step is forecast.
+struct NotingScript : AnsweringScript {
+  std::vector<std::string> TakeNotes() override { return {"net.lua:3 needs values"}; }
+};
+
+TEST(PlanSummaryTest, ShowsWhatTheForecastFoundToo) {
+  Planned planned(TinyJob());
+  planned.plan.notices = {"no GPU here"};
+  NotingScript script;
+  planned.forecast = ForecastPlan(planned.job, planned.plan, &script);
+  const auto both = HasSubstr("note: no GPU here\nnote: net.lua:3 needs values");
+  EXPECT_THAT(PlanSummary(planned.job, planned.plan, planned.forecast), both);
+  EXPECT_THAT(PlanReport(planned.job, planned.plan, planned.forecast, /*color=*/false), both);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -198,14 +200,17 @@ Value TensorScript::Call(const FunctionRef& function, const Value::List& argumen
 void TensorScript::BeginPlan() {
   const Session session(state_, Watch::kClosely);
   notes_.clear();
+  told_.clear();
   inferred_.clear();
   measured_.clear();
 }
 
 std::vector<std::string> TensorScript::TakeNotes() {
   const Session session(state_, Watch::kClosely);
-  const std::set<std::string> notes = std::exchange(notes_, {});
-  return {notes.begin(), notes.end()};
+  std::vector<std::string> notes;
+  std::ranges::set_difference(notes_, told_, std::back_inserter(notes));
+  told_ = notes_;
+  return notes;
 }
 
 /// Errors say how the function was called, since it might not fail for real values.

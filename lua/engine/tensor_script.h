@@ -49,7 +49,7 @@ class TensorScript : public EngineScript {
   // What trials gave since the plan began, by TrialKey():
   std::map<std::string, TensorSpecs> inferred_;
   std::map<std::string, LayerMemory> measured_;
-  std::set<std::string> notes_;
+  std::set<std::string> notes_, told_;  // told_: those that TakeNotes() has given
 };
 
 }  // namespace strata::lua
