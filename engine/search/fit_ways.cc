@@ -83,15 +83,13 @@ std::tuple<int, double> Price(const FitWay& way) {
 
 class Ways {
  public:
-  Ways(const Job& job, int64_t limit, const PredictNeeds& predict)
-      : job_(job), limit_(limit), predict_(predict) {}
+  Ways(const Job& job, const PlanNeeds& now, int64_t limit, const PredictNeeds& predict)
+      : job_(job), now_(now), limit_(limit), predict_(predict) {}
 
   std::vector<FitWay> Find() {
-    const std::optional<PlanNeeds> now = predict_(job_);
-    if (!now) return {};
     for (size_t count = 1; count <= std::size(kKinds) && found_.empty(); ++count) {
       is_combined_ = count > 1;
-      Combine({{"", job_}}, *now, 0, count);
+      Combine({{"", job_}}, 0, count);
     }
     std::ranges::stable_sort(found_, {}, Price);
     if (found_.size() > kShown) found_.resize(kShown);
@@ -101,13 +99,12 @@ class Ways {
  private:
   /// Adds `count` of the kinds from `first` on to every one of `variants`, and keeps the best of
   /// each combination of kinds.
-  void Combine(const std::vector<Variant>& variants, const PlanNeeds& now, size_t first,
-               size_t count) {
+  void Combine(const std::vector<Variant>& variants, size_t first, size_t count) {
     if (count == 0) return Keep(variants);
     for (size_t kind = first; kind + count <= std::size(kKinds); ++kind) {
       std::vector<Variant> changed;
       for (const Variant& before : variants) {
-        std::vector<Variant> own = kKinds[kind](before.job, now);
+        std::vector<Variant> own = kKinds[kind](before.job, now_);
         if (is_combined_ && kKinds[kind] != MoreStages && own.size() > 1) {
           own.erase(own.begin(), own.end() - 1);
         }
@@ -116,7 +113,7 @@ class Ways {
           changed.push_back(std::move(variant));
         }
       }
-      if (!changed.empty()) Combine(changed, now, kind + 1, count - 1);
+      if (!changed.empty()) Combine(changed, kind + 1, count - 1);
     }
   }
 
@@ -132,6 +129,7 @@ class Ways {
   }
 
   const Job& job_;
+  const PlanNeeds& now_;
   const int64_t limit_;
   const PredictNeeds& predict_;
   bool is_combined_ = false;
@@ -140,17 +138,19 @@ class Ways {
 
 }  // namespace
 
-PlanNeeds NeedsOf(const Plan& plan, double step) {
+PlanNeeds NeedsOf(const Plan& plan, int64_t memory, double step) {
   const int data = plan.topology.Size(kDataAxis);
-  return {.step = step,
+  return {.memory = memory,
+          .step = step,
           .samples = plan.batch.size * data,
           .ranks = plan.topology.world_size(),
           .data = data,
           .layers = static_cast<int>(plan.layers.size())};
 }
 
-std::vector<FitWay> WaysToFit(const Job& job, int64_t limit, const PredictNeeds& predict) {
-  return Ways(job, limit, predict).Find();
+std::vector<FitWay> WaysToFit(const Job& job, const PlanNeeds& now, int64_t limit,
+                              const PredictNeeds& predict) {
+  return Ways(job, now, limit, predict).Find();
 }
 
 std::string FitWaysText(const std::vector<FitWay>& ways) {

@@ -22,8 +22,8 @@ struct PlanNeeds {
   int data = 1;    ///< replicas
   int layers = 1;  ///< the most stages that the plan could have
 };
-/// The needs of a plan, without the memory.
-PlanNeeds NeedsOf(const Plan& plan, double step);
+/// The needs of a plan that takes so many bytes and seconds.
+PlanNeeds NeedsOf(const Plan& plan, int64_t memory, double step);
 /// Plans and predicts a job, whatever memory it needs; nothing for a job that is impossible.
 using PredictNeeds = std::function<std::optional<PlanNeeds>(const Job&)>;
 
@@ -33,11 +33,13 @@ struct FitWay {
   PlanNeeds needs;
 };
 
-/// At most three ways that need at most `limit` bytes, the cheapest first: those with the fewest
-/// ranks, then with the least time per sample. Recomputation, smaller micro-batches, more stages
-/// and ZeRO are tried, and the best of each is a way. If none of these is enough, two and then all
-/// of them are combined. Empty if nothing that was tried fits.
-std::vector<FitWay> WaysToFit(const Job& job, int64_t limit, const PredictNeeds& predict);
+/// Finds at most three ways that need at most `limit` bytes, the cheapest first: those with the
+/// fewest ranks, then with the least time per sample. Recomputation, smaller micro-batches, more
+/// stages and ZeRO are tried, and the best of each is a way. If none of these is enough, two and
+/// then all of them are combined. Empty if nothing that was tried fits. `now`: what the job's own
+/// plan needs.
+std::vector<FitWay> WaysToFit(const Job& job, const PlanNeeds& now, int64_t limit,
+                              const PredictNeeds& predict);
 
 /// The table of the ways with their memory and step, beneath a sentence; it says so if there are
 /// none.

@@ -72,7 +72,7 @@ TEST(WaysToFit, AreTheBestOfEachKind) {
        {"--recompute=every:1 --batch.micro_batches=16 --batch.micro_batch_size=1 --pipe=8"}},
       {JobOf(1, 1, 4), 20, {}}};
   for (const auto& c : cases) {
-    const std::vector<FitWay> ways = WaysToFit(c.job, c.limit, ByNumbers);
+    const std::vector<FitWay> ways = WaysToFit(c.job, *ByNumbers(c.job), c.limit, ByNumbers);
     EXPECT_EQ(FlagsOf(ways), c.flags) << c.limit;
     for (const FitWay& way : ways) EXPECT_LE(way.needs.memory, c.limit) << way.flags;
   }
@@ -84,10 +84,11 @@ TEST(WaysToFit, LeavesOutWhatIsImpossible) {
   const auto predict = [](const Job& tried) {
     return tried.parallel.data > 1 ? std::nullopt : ByNumbers(tried);
   };
-  EXPECT_EQ(FlagsOf(WaysToFit(job, 600, predict)),
+  EXPECT_EQ(FlagsOf(WaysToFit(job, *predict(job), 600, predict)),
             (std::vector<std::string>{"--recompute=every:2", "--pipe=2"}));
-  EXPECT_THAT(WaysToFit(job, 600, [](const Job&) { return std::optional<PlanNeeds>(); }),
-              IsEmpty());
+  EXPECT_THAT(
+      WaysToFit(job, *predict(job), 600, [](const Job&) { return std::optional<PlanNeeds>(); }),
+      IsEmpty());
 }
 
 TEST(FitWaysText, HasMemoryAndStepOfEach) {
@@ -101,9 +102,7 @@ TEST(FitWaysText, HasMemoryAndStepOfEach) {
 std::optional<PlanNeeds> Planned(const Job& job) {
   const Alternative tried = TryJobHere(job, {}, nullptr);
   if (!tried.trouble.empty()) return std::nullopt;
-  PlanNeeds needs = NeedsOf(tried.plan, tried.forecast.step());
-  needs.memory = tried.forecast.peak_memory();
-  return needs;
+  return NeedsOf(tried.plan, tried.forecast.peak_memory(), tried.forecast.step());
 }
 
 TEST(RecomputeNote, IsForAStageThatSavesNothing) {
@@ -124,8 +123,9 @@ TEST(RecomputeNote, IsForAStageThatSavesNothing) {
   EXPECT_EQ(RecomputeNote(job, Planned), "") << "the first stage keeps only its inputs";
 
   job.parallel.pipe = 1;
-  const int64_t limit = Planned(job)->memory - 1;
-  const std::vector<FitWay> ways = WaysToFit(job, limit, Planned);
+  const PlanNeeds now = *Planned(job);
+  const int64_t limit = now.memory - 1;
+  const std::vector<FitWay> ways = WaysToFit(job, now, limit, Planned);
   EXPECT_THAT(ways, Not(IsEmpty()));
   for (const FitWay& way : ways) EXPECT_LE(way.needs.memory, limit) << way.flags;
 }

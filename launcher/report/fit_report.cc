@@ -33,10 +33,9 @@ PredictNeeds FitReport::Predictions(Of of) const {
       tried = TryJobHere(std::move(unlimited), options_, script_);
     }
     if (!tried.trouble.empty()) return std::nullopt;
-    PlanNeeds needs = NeedsOf(tried.plan, tried.forecast.step());
-    needs.memory =
+    const int64_t memory =
         of == Of::kAllRanks ? AllMemory(tried.plan, tried.forecast) : tried.forecast.peak_memory();
-    return needs;
+    return NeedsOf(tried.plan, memory, tried.forecast.step());
   };
 }
 
@@ -48,7 +47,8 @@ Plan FitReport::Planned(const std::function<Plan()>& plan) const {
     const PredictNeeds predict = Predictions(Of::kFullestRank);
     const std::optional<PlanNeeds> now = predict(job_);
     if (!now || now->memory <= job_.memory) throw;  // it is impossible for another reason
-    throw ConfigError(Str(error.what(), "\n", FitWaysText(WaysToFit(job_, job_.memory, predict))));
+    throw ConfigError(
+        Str(error.what(), "\n", FitWaysText(WaysToFit(job_, *now, job_.memory, predict))));
   }
 }
 
@@ -60,9 +60,10 @@ void FitReport::AddNotices(Plan& plan) const {
 std::string FitReport::TooLargeText(const Plan& plan, const StepForecast& step) const {
   const int64_t needed = AllMemory(plan, step), most = ReadMachineMemory().most;
   if (plan.device != "cpu" || needed <= most) return "";
+  const std::vector<FitWay> ways =
+      WaysToFit(job_, NeedsOf(plan, needed, step.step()), most, Predictions(Of::kAllRanks));
   return Str("this plan does not fit: its ranks need ", ShowBytes(needed), ", this machine has ",
-             ShowBytes(most), "\n", FitWaysText(WaysToFit(job_, most, Predictions(Of::kAllRanks))),
-             "\n");
+             ShowBytes(most), "\n", FitWaysText(ways), "\n");
 }
 
 }  // namespace strata::launcher

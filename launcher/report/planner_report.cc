@@ -71,19 +71,21 @@ search::SimulatedRun RunOf(const Job& job, const Value& flags, bool slowed, Scri
   return SimulateRun(placed, plan, program, cluster, slow("straggler"), slow("slow_link"), script);
 }
 
-/// Predicts jobs on the cluster of the flags.
-PredictNeeds PredictionsOn(const Value& flags, Script* script) {
-  return [&flags, script](const Job& job) -> std::optional<PlanNeeds> {
-    try {
-      const search::SimulatedRun run = RunOf(job, flags, /*slowed=*/false, script);
-      const search::Candidate& candidate = run.candidate;
-      return PlanNeeds{
-          .memory = static_cast<int64_t>(run.usual.memory),
+PlanNeeds NeedsOf(const search::SimulatedRun& run) {
+  const search::Candidate& candidate = run.candidate;
+  return {.memory = static_cast<int64_t>(run.usual.memory),
           .step = run.usual.step,
           .samples = candidate.micro_batches * candidate.micro_batch_size * candidate.data,
           .ranks = candidate.ranks(),
           .data = candidate.data,
           .layers = candidate.bounds.back()};
+}
+
+/// Predicts jobs on the cluster of the flags.
+PredictNeeds PredictionsOn(const Value& flags, Script* script) {
+  return [&flags, script](const Job& job) -> std::optional<PlanNeeds> {
+    try {
+      return NeedsOf(RunOf(job, flags, /*slowed=*/false, script));
     } catch (const ConfigError&) {
       return std::nullopt;  // this job is impossible there
     }
@@ -96,7 +98,8 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const bool fits = needed <= most;
   const PredictNeeds predict = PredictionsOn(flags, script);
   const std::vector<FitWay> ways =
-      fits ? std::vector<FitWay>() : WaysToFit(job, static_cast<int64_t>(most), predict);
+      fits ? std::vector<FitWay>()
+           : WaysToFit(job, NeedsOf(run), static_cast<int64_t>(most), predict);
   if (flags["json"].as_bool()) {
     Value record = RunRecord(run);
     if (!fits) record.Set("ways", FitWaysValue(ways));
