@@ -5,30 +5,32 @@
 #include "engine/base/text.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/sources.h"
+#include "engine/data/token_pieces.h"
 
 namespace strata::data {
 namespace {
 
-template <class T>
 class TokenFile : public Dataset {
  public:
-  TokenFile(const std::string& path, int64_t length, int64_t vocabulary)
-      : file_(path, "tokens"), length_(length), vocabulary_(vocabulary) {
-    const auto bytes = static_cast<int64_t>(file_.bytes().size());
-    constexpr auto kWidth = static_cast<int64_t>(sizeof(T));
-    tokens_ = bytes / kWidth;
+  /// `width`: bytes of a token.
+  TokenFile(const std::string& path, int width, int64_t length, int64_t vocabulary)
+      : file_(path, "tokens"),
+        tokens_({file_.bytes(), width, nullptr}),
+        length_(length),
+        vocabulary_(vocabulary) {
     ExpectRandomReads(file_.bytes());
-    if (bytes % kWidth != 0 || tokens_ < length + 1) {
-      throw WorldError(Str(path, ": expected at least ", length + 1, " tokens of ", kWidth,
+    const size_t bytes = file_.bytes().size();
+    if (bytes % static_cast<size_t>(width) != 0 || tokens_.size() < length + 1) {
+      throw WorldError(Str(path, ": expected at least ", length + 1, " tokens of ", width,
                            " bytes each, got ", bytes, " bytes"));
     }
   }
-  int64_t size() const override { return (tokens_ - 1) / length_; }
+  int64_t size() const override { return (tokens_.size() - 1) / length_; }
   TensorSpec input() const override { return {{length_}, DType::kInt64}; }
   TensorSpec target() const override { return {{length_}, DType::kInt64}; }
   int64_t classes() const override { return vocabulary_; }
   std::string description() const override {
-    return Str("token_file: ", FormatCount(tokens_), " tokens, ", FormatCount(size()),
+    return Str("token_file: ", FormatCount(tokens_.size()), " tokens, ", FormatCount(size()),
                " pieces of ", length_);
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
@@ -39,15 +41,11 @@ class TokenFile : public Dataset {
 
  private:
   void Copy(int64_t begin, std::byte* to) const {
-    const std::byte* from = file_.bytes().data() + static_cast<size_t>(begin) * sizeof(T);
-    for (int64_t i = 0; i < length_; ++i) {
-      T token;
-      std::memcpy(&token, from, sizeof(T));
-      const auto wide = static_cast<int64_t>(token);
-      if (wide < 0 || (vocabulary_ > 0 && wide >= vocabulary_)) Refuse(begin + i, wide);
-      std::memcpy(to, &wide, sizeof(wide));
-      from += sizeof(T);
-      to += sizeof(wide);
+    tokens_.Copy(begin, length_, to);
+    for (int64_t i = 0; i < length_; ++i, to += sizeof(int64_t)) {
+      int64_t token;
+      std::memcpy(&token, to, sizeof(token));
+      if (token < 0 || (vocabulary_ > 0 && token >= vocabulary_)) Refuse(begin + i, token);
     }
   }
   [[noreturn]] void Refuse(int64_t index, int64_t token) const {
@@ -56,9 +54,9 @@ class TokenFile : public Dataset {
   }
 
   const MappedFile file_;
+  const TokenSequence tokens_;  // in the file
   const int64_t length_;
   const int64_t vocabulary_;
-  int64_t tokens_ = 0;
 };
 
 }  // namespace
@@ -69,10 +67,8 @@ std::unique_ptr<Dataset> OpenTokenFile(const DataSpec& spec, const DatasetContex
   const int64_t length = spec.options["length"].as_int();
   const Value& option = spec.options["vocabulary"];
   const int64_t vocabulary = option.is_null() ? 0 : option.as_int();
-  if (dtype == "uint8") return std::make_unique<TokenFile<uint8_t>>(path, length, vocabulary);
-  if (dtype == "int32") return std::make_unique<TokenFile<int32_t>>(path, length, vocabulary);
-  if (dtype == "int64") return std::make_unique<TokenFile<int64_t>>(path, length, vocabulary);
-  return std::make_unique<TokenFile<uint16_t>>(path, length, vocabulary);
+  const int width = dtype == "uint8" ? 1 : dtype == "int32" ? 4 : dtype == "int64" ? 8 : 2;
+  return std::make_unique<TokenFile>(path, width, length, vocabulary);
 }
 
 }  // namespace strata::data

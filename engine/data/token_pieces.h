@@ -15,7 +15,8 @@
 
 namespace strata::data {
 
-/// A sequence of tokens that are 1, 2 or 4 bytes wide, in a mapped file or in memory.
+/// A sequence of tokens that are 1, 2, 4 or 8 bytes wide, in a mapped file or in memory. One or two
+/// bytes have no sign.
 struct TokenSequence {
   std::span<const std::byte> bytes;
   int width = 1;
@@ -60,7 +61,8 @@ inline void TokenSequence::Copy(int64_t begin, int64_t count, std::byte* to) con
   };
   if (width == 1) return copy(uint8_t{});
   if (width == 2) return copy(uint16_t{});
-  copy(int32_t{});
+  if (width == 4) return copy(int32_t{});
+  copy(int64_t{});
 }
 
 /// Pieces do not overlap. The input is int64 (length), the target is the input shifted by one
