@@ -25,6 +25,8 @@ namespace {
 using testing::FlatBuffers;
 using testing::MaxDifference;
 using testing::SameBits;
+using testing::Trained;
+using testing::TrainTwice;
 
 class Cuda : public ::testing::Test {
  protected:
@@ -35,30 +37,6 @@ class Cuda : public ::testing::Test {
 
 LayerSpec Spec(const std::string& type, Value::Map args = {}) {
   return MakeLayer(type, {}, args, {}, "");
-}
-
-struct Result {
-  at::Tensor output;
-  at::Tensor input_grad;
-  at::Tensor grads;
-};
-
-Result Train(const LayerSpec& spec, const at::Tensor& input, at::Device device) {
-  RandomScope scope(1);
-  const auto layer = BuildLayer(spec, nullptr);
-  FlatBuffers flat(*layer, device);
-  const at::Tensor x = input.to(device).clone();
-  if (x.is_floating_point()) x.set_requires_grad(true);
-  Result result;
-  for (int i = 0; i < 2; ++i) {
-    Pass pass = testing::TrainingPass();
-    pass.weight_gradients->set_deferred(i == 1);
-    result.output = layer->Forward({x}, pass)[0];
-    result.output.square().sum().backward();
-    pass.weight_gradients->Run();
-  }
-  return {result.output.cpu(), x.grad().defined() ? x.grad().cpu() : at::Tensor(),
-          flat.grads.cpu()};
 }
 
 TEST_F(Cuda, LayersComputeWhatTheyComputeOnTheCpu) {
@@ -83,7 +61,7 @@ TEST_F(Cuda, LayersComputeWhatTheyComputeOnTheCpu) {
        sequence},
   };
   for (const auto& [spec, input] : cases) {
-    const Result cpu = Train(spec, input, at::kCPU), gpu = Train(spec, input, at::kCUDA);
+    const Trained cpu = TrainTwice(spec, input, at::kCPU), gpu = TrainTwice(spec, input, at::kCUDA);
     // cuDNN computes in TF32, hence the large tolerance.
     const double tolerance =
         1e-2 * (1 + at::cat({cpu.grads, at::zeros({1})}).abs().max().item<double>());
@@ -236,10 +214,10 @@ TEST_F(Cuda, AWordOfHundredsIsAddedUpInOneOrder) {
                                               {"embedding_dim", 33},
                                               {"padding_idx", 3},
                                               {"scale_grad_by_freq", by_freq}});
-    const Result cpu = Train(spec, words, at::kCPU), gpu = Train(spec, words, at::kCUDA);
+    const Trained cpu = TrainTwice(spec, words, at::kCPU), gpu = TrainTwice(spec, words, at::kCUDA);
     EXPECT_LE(MaxDifference(cpu.grads, gpu.grads), 1e-3 * cpu.grads.abs().max().item<double>());
     for (int again = 0; again < 5; ++again) {
-      EXPECT_TRUE(SameBits(gpu.grads, Train(spec, words, at::kCUDA).grads));
+      EXPECT_TRUE(SameBits(gpu.grads, TrainTwice(spec, words, at::kCUDA).grads));
     }
   }
 }
@@ -273,7 +251,7 @@ TEST_F(Cuda, RowsLackWhatMatrixUnitsWant) {
   EXPECT_EQ(MissingOfRows(at::kFloat, 8192, 50257, 768), 3);
   const LayerSpec spec = Spec("Linear", {{"in_features", 128}, {"out_features", 16411}});
   const at::Tensor input = at::randn({512, 128});
-  const Result cpu = Train(spec, input, at::kCPU), gpu = Train(spec, input, at::kCUDA);
+  const Trained cpu = TrainTwice(spec, input, at::kCPU), gpu = TrainTwice(spec, input, at::kCUDA);
   at::globalContext().setAllowTF32CuBLAS(false);
   EXPECT_LE(MaxDifference(cpu.output, gpu.output), 1e-2);
   EXPECT_LE(MaxDifference(cpu.grads, gpu.grads), 2e-3 * cpu.grads.abs().max().item<double>());

@@ -32,6 +32,8 @@ namespace {
 using on_cpu::Order;
 using testing::KernelCase;
 using testing::SameBits;
+using testing::Trained;
+using testing::TrainTwice;
 
 /// While it lives, tensors on the CPU are for the kernels.
 class OnCpu {
@@ -154,28 +156,6 @@ TEST(KernelsTest, MutantsAreNoticed) {
 
 // ---- Layers
 
-struct Trained {
-  at::Tensor output, input_grad, grads;
-};
-
-Trained Train(const LayerSpec& spec, const at::Tensor& input) {
-  RandomScope scope(1);
-  const auto layer = BuildLayer(spec, nullptr);
-  const testing::FlatBuffers flat(*layer);
-  const at::Tensor x = testing::Leaf(input);
-  Trained result;
-  for (int i = 0; i < 2; ++i) {
-    Pass pass = testing::TrainingPass();
-    pass.weight_gradients->set_deferred(i == 1);
-    result.output = layer->Forward({x}, pass)[0];
-    result.output.square().sum().backward();
-    pass.weight_gradients->Run();
-  }
-  result.input_grad = x.grad();
-  result.grads = flat.grads;
-  return result;
-}
-
 TEST(KernelsTest, LayersUseThem) {
   struct Used {
     LayerSpec spec;
@@ -197,9 +177,9 @@ TEST(KernelsTest, LayersUseThem) {
       {spec("GroupedQueryAttention", attention), {2, 6, 32}, 8}};
   for (const Used& used : all) {
     const at::Tensor input = testing::Normal(used.input, 5);
-    const Trained without = Train(used.spec, input);
+    const Trained without = TrainTwice(used.spec, input);
     const OnCpu on_cpu;
-    const Trained with = Train(used.spec, input);
+    const Trained with = TrainTwice(used.spec, input);
     EXPECT_EQ(on_cpu.launches(), used.launches) << used.spec.ToString();
     const auto near = [&](const at::Tensor& a, const at::Tensor& b) {
       EXPECT_LE(testing::MaxDifference(a, b), 1e-5 * (1 + b.abs().max().item<double>()))

@@ -16,6 +16,8 @@
 #include "engine/layers/cuda/llama_kernels.h"
 #include "engine/layers/cuda/norm_kernels.h"
 #include "engine/layers/layer.h"
+#include "engine/layers/layer_types.h"
+#include "engine/layers/random/random.h"
 #include "engine/layers/testing.h"
 
 namespace strata::testing {
@@ -36,6 +38,30 @@ inline at::Tensor Double(const at::Tensor& x) { return x.detach().to(at::kDouble
 /// A copy that wants a gradient.
 inline at::Tensor Leaf(const at::Tensor& x, at::Device device = at::kCPU) {
   return x.detach().to(device, /*non_blocking=*/false, /*copy=*/true).set_requires_grad(true);
+}
+
+/// What training a layer gave, on the CPU.
+struct Trained {
+  at::Tensor output, input_grad, grads;
+};
+
+/// Trains a layer on the same input twice; the second time its weight gradients wait until the end.
+inline Trained TrainTwice(const LayerSpec& spec, const at::Tensor& input,
+                          at::Device device = at::kCPU) {
+  RandomScope scope(1);
+  const auto layer = BuildLayer(spec, nullptr);
+  const FlatBuffers flat(*layer, device);
+  const at::Tensor x = input.to(device).clone();
+  if (x.is_floating_point()) x.set_requires_grad(true);
+  at::Tensor output;
+  for (int i = 0; i < 2; ++i) {
+    Pass pass = TrainingPass();
+    pass.weight_gradients->set_deferred(i == 1);
+    output = layer->Forward({x}, pass)[0];
+    output.square().sum().backward();
+    pass.weight_gradients->Run();
+  }
+  return {output.cpu(), x.grad().defined() ? x.grad().cpu() : at::Tensor(), flat.grads.cpu()};
 }
 
 /// The gradients of inputs for the output's gradient `dy`. Undefined ones are left out.
