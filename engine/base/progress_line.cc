@@ -12,7 +12,7 @@
 namespace strata {
 namespace {
 
-/// Work that begins within so many seconds after other work continues its silence.
+/// Work that begins within so many seconds after other work counts as the same silence.
 constexpr double kPauseSeconds = 0.5;
 
 thread_local int mutes = 0;  // MutedProgress objects on this thread

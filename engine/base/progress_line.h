@@ -10,7 +10,7 @@
 
 namespace strata {
 
-/// Where the lines of this process go, and its clock.
+/// Receives the progress lines of this process, and gives the time by which they are said.
 struct ProgressOutput {
   /// Gets one line without its end. It is called on the thread that works, by one thread at a time.
   /// Null: nothing is said.

@@ -72,7 +72,7 @@ class SaveFolderTest : public ::testing::Test {
   const std::string& path() const { return folder_.path(); }
   std::string Inside(const std::string& name) const { return folder_.Inside(name); }
 
-  /// What a training leaves that has ended.
+  /// Writes the saves of a training that has ended.
   void WriteTestSaves(int64_t keep, const std::vector<int64_t>& steps) {
     SaveFolder folder(path(), keep);
     for (const int64_t step : steps) WriteTestSave(folder, step);

@@ -61,8 +61,8 @@ struct Column {
   double deviation = 1;          // set by Settle()
   bool is_whole = true;          // true if all numbers are whole and at least 0
   double most = 0;
-  // The numbers of distinct words, at most kMostWords + 1; in the order of `word_list` after
-  // Settle(). In a column of words, numbers are words, too.
+  // Maps each distinct word to its number, for at most kMostWords + 1 words. Settle() numbers them
+  // in the order of `word_list`. In a column of words, numbers are words, too.
   std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> words_by_text;
   std::vector<std::string> word_list;  // sorted; filled by Settle()
   // Place and text of the first word and of the first number, for errors.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMostLevels = 100;
 
-/// The object of a line.
+/// Parses a line as a JSON object; throws WorldError with `where` if it is none.
 Value ObjectIn(std::string_view line, const std::string& where) {
   Value object;
   try {
@@ -125,7 +125,7 @@ int64_t ClassOf(const Classes& classes, const Value& value, const std::string& k
   return value.as_int();
 }
 
-/// Options of labelled texts.
+/// The options of a job for texts with classes.
 struct LabelledOptions {
   explicit LabelledOptions(const DataSpec& spec)
       : text(spec.options["text"].as_string()),

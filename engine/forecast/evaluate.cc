@@ -19,7 +19,7 @@ bool SumsGradients(const Program& program) {
   });
 }
 
-/// The second at which the last W or B of each stage ends, added to what `ready` has already.
+/// Raises ready[stage] to the second at which the stage's last W or B ends, where that is later.
 void AddReady(const Program& program, const Simulation& simulation, std::vector<double>& ready) {
   schedule::RowWalk(program).OverAll([&](const Step& step) {
     if (!GivesWeightGrad(step.part.kind)) return;

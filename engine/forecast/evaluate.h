@@ -70,8 +70,8 @@ struct StepEvaluation {
 /// A program that is ready to be evaluated with many Placeds.
 class Evaluator {
  public:
-  /// `program`: compute only, or lowered. Then its own actions sum the gradients, and
-  /// StageEnd::reduce does not count. Throws ConfigError as Simulate() does.
+  /// `program`: compute only, or lowered. A lowered program sums the gradients by actions of its
+  /// own, so StageEnd::reduce does not count for it. Throws ConfigError as Simulate() does.
   explicit Evaluator(schedule::Program program);
   Evaluator(const Evaluator&) = delete;
 

@@ -43,7 +43,7 @@ class Costliest {
   const std::vector<partition::Window> windows_;
 };
 
-/// The method that cuts.h describes.
+/// Finds the cut with the least cost by limits of the cost, as cuts.h describes.
 class Cutter {
  public:
   Cutter(const StageTable& table, const CutGoal& goal)

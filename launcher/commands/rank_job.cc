@@ -123,8 +123,8 @@ void WriteToStdout(std::string_view text) { std::fwrite(text.data(), 1, text.siz
 
 RankRange RankJob::Prepare(Reporter& reporter) {
   MakePlan(reporter);
-  // Planning builds layers of the script. Their memory would stay with this process, which lives as
-  // long as its ranks.
+  // Planning may have computed functions of the script. This process lives as long as its ranks, so
+  // it gives back the memory that they have left.
   lua::LoadEngine().ReleaseFreeMemory();
   places_.OpenMeeting(range_);
   return range_;

@@ -17,7 +17,7 @@ namespace {
 // rest.
 static_assert(std::endian::native == std::endian::little);
 
-/// The character in each of the 8 bytes.
+/// Returns a word whose 8 bytes all are `c`.
 constexpr uint64_t Each(char c) { return 0x0101010101010101 * static_cast<uint8_t>(c); }
 
 /// The highest bit of the lowest byte that equals `c`, and perhaps bits above it; 0 if none does.

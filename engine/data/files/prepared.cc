@@ -32,14 +32,14 @@ namespace fs = std::filesystem;
 constexpr char kMagic[] = {'s', 't', 'r', 'a', 't', 'a', 'p', '1'};
 constexpr size_t kBuffer = size_t{1} << 20;
 
-/// The end of a copy. `digest` is that of the facts and the key.
+/// The last bytes of a copy. `digest` is Digest() of the facts and the key.
 struct Footer {
   uint64_t data_bytes = 0, facts_bytes = 0, key_bytes = 0;
   char digest[16];
   char magic[sizeof(kMagic)];
 };
 
-/// The copy cannot be kept in the cache folder.
+/// Thrown where the cache folder cannot keep a copy.
 struct CacheTrouble {
   std::string text;
 };
@@ -103,7 +103,8 @@ std::string StampOf(const std::string& path, int64_t& bytes) {
              now.st_ino);
 }
 
-/// A copy of the key, or none if it is missing, broken, or that of other files.
+/// Finds the copy for the key. Returns none if there is no copy, or it is broken, or was made of
+/// files that have changed.
 std::optional<Prepared> Find(const std::string& path, const std::string& key) {
   std::error_code error;
   if (!fs::exists(path, error)) return std::nullopt;

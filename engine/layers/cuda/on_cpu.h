@@ -11,9 +11,8 @@
 // - two accesses to one element, one of them a write, by threads between which there is no barrier,
 //   or by two blocks;
 // - shared memory that is read before this block has written it;
-// - a barrier, or an exchange between lanes, that some of those who take part do not reach, or
-// reach
-//   at another place of the source; a lane outside of the mask; a value of a lane that gave none;
+// - a barrier or an exchange between lanes that some of its threads do not reach, or reach at
+//   another place of the source; a lane outside of the mask; a value of a lane that gave none;
 // - arguments of other types than the kernel's, and overlapping memory.
 //
 // It has no atomics, since they add up in no fixed order, and it says nothing about speed.
@@ -67,7 +66,7 @@ class Memory {
   std::vector<Cell> cells_;
 };
 
-/// A pointer to memory whose accesses are checked.
+/// A pointer into a Memory, which checks every access through it.
 template <class T>
 class Checked {
  public:
@@ -132,7 +131,8 @@ struct Dim {
 Dim ThreadIndex();
 Dim BlockIndex();
 Dim BlockSize();
-/// Waits for all threads of the block. `place`: a line of the source.
+/// The calling thread waits until all threads of its block have called Barrier(). `place`: the line
+/// of the kernel's source that calls it.
 void Barrier(int place);
 /// Waits for the lanes of `mask`, then returns what lane `from` has given.
 uint64_t Exchange(uint64_t gives, int from, unsigned mask, int place);

@@ -5,9 +5,9 @@
 // (A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308,
 // section 4.1. The gradient of the window is the transposed algorithm, F(3x3, 2x2).)
 //
-// Without it a step of models/alexnet.lua takes 1.23 times as long, and one of models/resnet.lua
-// with
-// --stem=cifar --pixels=32 takes 1.40 times as long (one core of an Intel Xeon, processor seconds).
+// Without it a step of models/alexnet.lua takes 1.23 times as long, and a step of models/resnet.lua
+// with --stem=cifar --pixels=32 takes 1.40 times as long (processor seconds of one core of an Intel
+// Xeon).
 //
 // The results differ from ATen's by rounding, and their error is 1 to 3 times ATen's: 2e-7 to 8e-7
 // of the result's norm at 64 to 512 channels. (Tiles of 4x4 outputs would need 2.25 multiplications
