@@ -173,6 +173,7 @@ class CachingAllocator final : public c10::Allocator {
   }
 
   std::shared_ptr<void> Reserve(size_t size) {
+    if (size == 0) return nullptr;
     const std::lock_guard<std::mutex> lock(large_mutex_);
     large_.Reserve(size + LargeHeap::kUnit);
     return {large_.Fence(size), [this](char* fence) {

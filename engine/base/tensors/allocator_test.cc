@@ -80,6 +80,10 @@ TEST_F(Memory, ServesOneDnnWhichAsksWithoutAContext) {
   EXPECT_EQ(at::conv2d(x, w).select(0, 7).max().item<float>(), 75);
 }
 
+TEST_F(Memory, ReservingNothingTakesNothing) {
+  EXPECT_EQ(ReserveMemory(0), nullptr) << "as for a stage without parameters";
+}
+
 /// Small tensors stay in arenas, which do not divide the memory of the large ones.
 TEST_F(Memory, LargeTensorsWithSmallOnesBetweenThemLeaveOnePiece) {
   constexpr int64_t kLarge = 3 << 20, kCount = 8;

@@ -76,7 +76,7 @@ void LargeHeap::Return(char* block, size_t size) {
 }
 
 char* LargeHeap::Fence(size_t size) {
-  STRATA_CHECK(size % kUnit == 0) << size;
+  STRATA_CHECK(size > 0 && size % kUnit == 0) << size;
   const auto found = sizes_.lower_bound({size + kUnit, nullptr});
   if (found == sizes_.end()) return nullptr;
   const auto [whole, begin] = *found;

@@ -42,7 +42,7 @@ class LargeHeap {
   }
   /// Takes a block of kUnit bytes in front of the last `size` bytes of a free piece, so that these
   /// stay a piece of their own whatever is mapped or freed before them. Null, and nothing happens,
-  /// if no free piece is that large. REQUIRES: size % kUnit == 0.
+  /// if no free piece is that large. REQUIRES: size > 0 and size % kUnit == 0.
   char* Fence(size_t size);
   /// True if one free piece has at least `size` bytes.
   bool Holds(size_t size) const { return sizes_.lower_bound({size, nullptr}) != sizes_.end(); }
