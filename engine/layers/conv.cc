@@ -2,6 +2,7 @@
 // one matrix product over unfolded images, and ATen's convolution (oneDNN or cuDNN) compute them
 // and their gradients; which one depends only on types and sizes.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/Parallel.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/im2col.h>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/tensors/kernel_scratch.h"
 #include "engine/layers/conv_memory.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
@@ -235,6 +237,50 @@ std::unique_ptr<Layer> MakeConv(const LayerSpec& spec, const BuildContext&) {
   return std::make_unique<Conv>(ParametersOf(spec)[0].shape, spec.Int("out_channels"),
                                 spec.Bool("bias"), std::move(geometry), std::move(outer));
 }
+
+/// The convolution of aten::convolution or aten::convolution_backward, whose arguments from `x` on
+/// are the input, the weight, the bias or its sizes, the stride, and so on.
+layers::ConvCall CallOf(c10::ArrayRef<c10::IValue> arguments, size_t x, const at::Tensor& y) {
+  const at::Tensor& input = arguments[x].toTensor();
+  const auto ints = [&](size_t i) {
+    const auto list = arguments[x + i].toDimVector();
+    return Shape(list.begin(), list.end());
+  };
+  return {.input = input.sizes().vec(),
+          .output = y.sizes().vec(),
+          .window = arguments[x + 1].toTensor().sizes().slice(2).vec(),
+          .stride = ints(3),
+          .padding = ints(4),
+          .dilation = ints(5),
+          .is_transposed = arguments[x + 6].toBool(),
+          .groups = arguments[x + 8].toInt(),
+          .element_bytes = static_cast<int64_t>(input.element_size()),
+          .threads = at::get_num_threads()};
+}
+
+int64_t ScratchOfForward(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results) {
+  const layers::ConvCall call = CallOf(arguments, 0, results[0].toTensor());
+  return static_cast<int64_t>(layers::ScratchOf(call).forward);
+}
+
+/// The input gradient is computed before the weight gradient, which is a result as well.
+int64_t ScratchOfBackward(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue>) {
+  const layers::ConvScratch scratch =
+      layers::ScratchOf(CallOf(arguments, 1, arguments[0].toTensor()));
+  const std::vector<bool> wanted = arguments[10].toBoolList().vec();
+  double bytes = wanted[0] ? scratch.input_grad : 0;
+  if (wanted[1]) {
+    const auto result = static_cast<double>(arguments[2].toTensor().nbytes());
+    bytes = std::max({bytes - result, scratch.weight_grad - result, 0.0});
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+const bool knows_scratch = [] {
+  SetKernelScratch("aten::convolution", ScratchOfForward);
+  SetKernelScratch("aten::convolution_backward", ScratchOfBackward);
+  return true;
+}();
 
 constexpr LayerEntry kLayers[] = {{"Conv1d", MakeConv},          {"Conv2d", MakeConv},
                                   {"Conv3d", MakeConv},          {"ConvTranspose1d", MakeConv},

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-
-#include "engine/layers/layer_spec.h"
-#include "engine/layers/layer_tape.h"
+#include <vector>
 
 namespace strata::layers {
 
@@ -19,16 +17,25 @@ inline bool PaysToUnfold(int64_t weights, int64_t outputs, int64_t places) {
   return weights >= kLarge && 2 * places <= outputs;
 }
 
+/// One call of the library's convolution. Shapes are (batch, channels, positions...).
+struct ConvCall {
+  std::vector<int64_t> input;  ///< with the padding that the convolution cannot do itself
+  std::vector<int64_t> output;
+  std::vector<int64_t> window, stride, padding, dilation;
+  bool is_transposed = false;
+  int64_t groups = 1;
+  int64_t element_bytes = 4;
+  int threads = 1;
+};
+
 /// Bytes, at the peak of each pass.
 struct ConvScratch {
   double forward = 0;
   double input_grad = 0;
-  double weight_grad = 0;
+  double weight_grad = 0;  ///< with the weight gradient itself, which is added to the sum behind it
 };
 
-/// The scratch memory of the (transposed) convolution `spec` with input x and output y. x includes
-/// the padding that the convolution cannot do itself.
-ConvScratch ScratchOf(const LayerSpec& spec, const Traced& x, const Traced& y,
-                      const LayerHost& host);
+/// The scratch memory of the kernels that compute the call and its gradients.
+ConvScratch ScratchOf(const ConvCall& call);
 
 }  // namespace strata::layers

@@ -65,6 +65,16 @@ bool RepeatsElements(const LayerSpec& spec) {
   return false;
 }
 
+/// The padding of spatial dim d that the convolution does itself: with zeros, and equally on both
+/// sides.
+int64_t InnerPadding(const LayerSpec& spec, size_t d) {
+  if (IsTransposed(spec)) return spec.Ints("padding")[d];
+  if (spec.args["padding_mode"] != Value("zeros")) return 0;
+  const int64_t reach = spec.Ints("dilation")[d] * (spec.Ints("kernel_size")[d] - 1);
+  const Padding padding = PaddingOf(spec, d, reach);
+  return std::min(padding.before, padding.after);
+}
+
 /// Records the padded copy of x that the convolution takes if it cannot do all of the padding
 /// itself: it pads with zeros only, and equally on both sides. Returns the copy, or x.
 Traced ApplyOuterPadding(LayerTape& tape, const LayerSpec& spec, const Traced& x) {
@@ -74,8 +84,7 @@ Traced ApplyOuterPadding(LayerTape& tape, const LayerSpec& spec, const Traced& x
   TensorSpec padded = x.spec;
   for (size_t d = 0; d < kernel.size(); ++d) {
     const Padding padding = PaddingOf(spec, d, dilation[d] * (kernel[d] - 1));
-    const int64_t inner = mode == "zeros" ? std::min(padding.before, padding.after) : 0;
-    padded.shape[d + 2] += padding.before + padding.after - 2 * inner;
+    padded.shape[d + 2] += padding.before + padding.after - 2 * InnerPadding(spec, d);
   }
   if (padded == x.spec) return x;
   const Traced copy = tape.Fresh(std::move(padded), x.parts);
@@ -84,11 +93,29 @@ Traced ApplyOuterPadding(LayerTape& tape, const LayerSpec& spec, const Traced& x
   return copy;
 }
 
+/// The call of the convolution `spec` with input x, or its padded copy, and output y.
+ConvCall CallOf(const LayerSpec& spec, const Traced& x, const Traced& y, int threads) {
+  ConvCall call = {.input = x.spec.shape,
+                   .output = y.spec.shape,
+                   .window = spec.Ints("kernel_size"),
+                   .stride = spec.Ints("stride"),
+                   .padding = {},
+                   .dilation = spec.Ints("dilation"),
+                   .is_transposed = IsTransposed(spec),
+                   .groups = spec.Int("groups"),
+                   .element_bytes = DTypeSize(x.type()),
+                   .threads = threads};
+  for (size_t d = 0; d < call.window.size(); ++d) {
+    call.padding.push_back(InnerPadding(spec, d));
+  }
+  return call;
+}
+
 /// Adds the scratch memory of the kernels. `padded` is x, or its copy with padding; the copy's
 /// gradient exists before x's.
 void AddScratch(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& padded,
                 const Traced& y) {
-  const ConvScratch scratch = ScratchOf(spec, padded, y, tape.host());
+  const ConvScratch scratch = ScratchOf(CallOf(spec, padded, y, tape.host().threads));
   const double copy = padded.storage == x.storage ? 0 : padded.bytes();
   tape.Scratch(copy + scratch.forward, spec.frozen ? 0 : scratch.weight_grad);
   tape.InputGradientScratch(std::max(copy, scratch.input_grad + copy - (copy > 0 ? x.bytes() : 0)));

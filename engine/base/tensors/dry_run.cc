@@ -17,6 +17,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -29,6 +30,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "engine/base/tensors/kernel_scratch.h"
 
 namespace strata {
 namespace {
@@ -58,6 +61,12 @@ bool Contains(const std::array<std::string_view, n>& names, const std::string& n
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+using ScratchTable = std::unordered_map<std::string, KernelScratch>;
+ScratchTable& Scratches() {
+  static auto* const table = new ScratchTable;
+  return *table;
+}
+
 /// What the fallback does with an operator.
 struct Treatment {
   enum class Kind { kRun, kShapes, kInPlace, kNeedsValues };
@@ -65,6 +74,7 @@ struct Treatment {
   bool is_product = false;
   std::vector<int> written;      ///< arguments that it writes to
   std::vector<int> result_from;  ///< for each result the argument that it is, or -1
+  KernelScratch scratch = nullptr;
 };
 
 bool IsView(const c10::FunctionSchema& schema) {
@@ -109,6 +119,8 @@ Treatment TreatmentOf(const c10::OperatorHandle& op) {
     treatment.result_from.push_back(ArgumentOf(schema, result));
   }
   const std::string& name = schema.name();
+  const auto scratch = Scratches().find(name);
+  if (scratch != Scratches().end()) treatment.scratch = scratch->second;
   treatment.is_product = Contains(kProducts, name) && schema.overload_name().empty();
   const bool computes =
       op.hasKernelForDispatchKey(c10::DispatchKey::CPU) || Contains(kComputing, name);
@@ -220,6 +232,8 @@ void RunOnMeta(const c10::OperatorHandle& op, const Treatment& treatment,
     op.callBoxed(&results);
   }
   OwnWritten(treatment, arguments);
+  at::Tensor scratch;  // until the results are there
+  if (treatment.scratch) scratch = at::empty({treatment.scratch(arguments, results)}, at::kByte);
   torch::jit::drop(*stack, count);
   const bool zeros = !DryRun::IsOn();
   for (size_t i = 0; i < results.size(); ++i) {
@@ -294,6 +308,8 @@ DryRun::~DryRun() {
     c10::impl::tls_set_dispatch_key_included(kKey, false);
   }
 }
+
+void SetKernelScratch(const std::string& op, KernelScratch scratch) { Scratches()[op] = scratch; }
 
 const std::string& DryRun::obstacle() { return of_thread.obstacle; }
 bool DryRun::IsOn() { return of_thread.everything > 0 && !of_thread.paused; }

@@ -150,6 +150,9 @@ const std::vector<Case> kCases = {
                       at::reflection_pad2d(x, {1, 2, 3, 0}),
                       at::constant_pad_nd(x, {1, 1}),
                       at::grid_sampler(x, grid, 0, 0, false),
+                      at::im2col(x, {3, 2}, {1, 2}, {1, 0}, {2, 1}),
+                      at::im2col(x[0], {3, 2}, {1, 1}, {0, 0}, {1, 1}),
+                      at::col2im(in.texts.transpose(1, 2), {8, 4}, {2, 1}, {1, 1}, {1, 0}, {2, 4}),
                       at::upsample_nearest2d(x, {16, 24})};
      }},
     {"losses",

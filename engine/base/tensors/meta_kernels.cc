@@ -262,6 +262,26 @@ Three ConvolutionBackward(const Tensor& dy, const Tensor& x, const Tensor& weigh
           wanted[2] ? at::empty({outputs}, dy.options()) : Tensor()};
 }
 
+/// (batch, channels, height, width) to (batch, channels * window, positions); without batch too.
+Tensor Unfolded(const Tensor& x, IntArrayRef window, IntArrayRef dilation, IntArrayRef padding,
+                IntArrayRef stride) {
+  int64_t positions = 1;
+  for (int64_t i = 0; i < 2; ++i) {
+    positions *=
+        ConvolvedSize(x.size(i - 2), window[i], stride[i], padding[i], dilation[i], false, 0);
+  }
+  std::vector<int64_t> sizes = {x.size(-3) * window[0] * window[1], positions};
+  if (x.dim() == 4) sizes.insert(sizes.begin(), x.size(0));
+  return at::empty(sizes, x.options());
+}
+
+/// The opposite of Unfolded().
+Tensor Folded(const Tensor& x, IntArrayRef size, IntArrayRef window) {
+  std::vector<int64_t> sizes = {x.size(-2) / (window[0] * window[1]), size[0], size[1]};
+  if (x.dim() == 3) sizes.insert(sizes.begin(), x.size(0));
+  return at::empty(sizes, x.options());
+}
+
 /// The sizes of an image with `padding` (left, right, top, bottom) around it.
 std::vector<int64_t> Padded(const Tensor& x, IntArrayRef padding) {
   return WithLast(x, {x.size(-2) + padding[2] + padding[3], x.size(-1) + padding[0] + padding[1]});
@@ -276,6 +296,9 @@ void RegisterLayers(torch::Library& m) {
          });
   m.impl("convolution", Convolution);
   m.impl("convolution_backward", ConvolutionBackward);
+  m.impl("im2col", Unfolded);
+  m.impl("col2im", [](const Tensor& x, IntArrayRef size, IntArrayRef window, IntArrayRef,
+                      IntArrayRef, IntArrayRef) { return Folded(x, size, window); });
   m.impl("_adaptive_avg_pool2d",
          [](const Tensor& x, IntArrayRef size) { return InLayoutOf(x, WithLast(x, size)); });
   m.impl("_adaptive_avg_pool2d_backward", [](const Tensor&, const Tensor& x) { return Like(x); });

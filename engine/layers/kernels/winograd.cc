@@ -486,13 +486,19 @@ void TransformToChannels(const Block& block, const float* x, float* to, int64_t 
   });
 }
 
+/// True in a dry run, which has taken the scratch memory, and computes nothing.
+bool IsDry(int64_t scratch_floats) {
+  if (DryRun::IsOn()) Scratch(scratch_floats);
+  return DryRun::IsOn();
+}
+
 }  // namespace
 
 bool Computes(const at::Tensor& x, const at::Tensor& weight) {
   const auto fits = [](const at::Tensor& t) {
     return t.is_cpu() && t.scalar_type() == at::kFloat && t.dim() == 4 && t.is_contiguous();
   };
-  if (at::GradMode::is_enabled() || DryRun::IsOn() || !HasAvx512()) return false;
+  if (at::GradMode::is_enabled() || !HasAvx512()) return false;
   if (!fits(x) || !fits(weight)) return false;
   return weight.size(2) == 3 && weight.size(3) == 3 && Suits(SizesOf(x, weight));
 }
@@ -502,6 +508,7 @@ at::Tensor Convolve(const at::Tensor& x, const at::Tensor& weight,
   STRATA_CHECK(Computes(x, weight)) << x.sizes() << " and " << weight.sizes();
   const Sizes sizes = SizesOf(x, weight);
   at::Tensor y = at::empty({sizes.images, sizes.outputs, sizes.height, sizes.width}, x.options());
+  if (IsDry(ConvolutionScratch(sizes, at::get_num_threads()))) return y;
   const at::Tensor b = bias ? bias->contiguous() : at::Tensor();
   for (const Block& block : BlocksOf(sizes)) {
     ConvolveBlock(block, x.const_data_ptr<float>(), weight.const_data_ptr<float>(),
@@ -514,6 +521,7 @@ at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& weight) {
   const at::Tensor from = dy.contiguous();
   const Sizes sizes = {dy.size(0), dy.size(1), weight.size(1), dy.size(2), dy.size(3)};
   at::Tensor dx = at::empty({sizes.images, sizes.outputs, sizes.height, sizes.width}, dy.options());
+  if (IsDry(ConvolutionScratch(sizes, at::get_num_threads()))) return dx;
   for (const Block& block : BlocksOf(sizes)) {
     ConvolveBlock(block, from.const_data_ptr<float>(), weight.const_data_ptr<float>(),
                   /*turned=*/true, /*bias=*/nullptr, DataOf(dx));
@@ -525,6 +533,7 @@ void AddWeightGradient(const at::Tensor& dweight, const at::Tensor& dy, const at
                        bool overwrites) {
   const at::Tensor gradient = dy.contiguous();
   const Sizes sizes = SizesOf(x, dweight);
+  if (IsDry(WeightGradientScratch(sizes, at::get_num_threads()))) return;
   const int64_t inputs = sizes.inputs, outputs = sizes.outputs, area = sizes.height * sizes.width;
   const std::vector<Block> blocks = BlocksOf(sizes);
   const int64_t row = RoundedUp(blocks.front().tiles()), plane = PlaneOf(row, inputs);
