@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The guides against the program: every block of a page of docs/guides/ runs, in the page's order, in one
-empty folder, and what it shows is compared.
+folder that holds nothing but models/, and what it shows is compared.
 
 usage: guides.py STRATA MODELS PAGE...     compares: exit code 1 where a page is wrong
        guides.py STRATA MODELS write=PAGE  prints the page with what its commands show now
@@ -61,6 +61,7 @@ def prepare(strata):
     if os.path.exists(embedding):
         os.symlink(embedding, strata.path(".bin/embedding"))
     os.mkdir(strata.path("work"))
+    os.symlink(os.path.abspath(strata.models), strata.path("work/models"))
 
 
 def environment_of(strata):
