@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/progress_line.h"
 #include "launcher/command.h"
 #include "lua/host/engine_api.h"
 
@@ -37,6 +38,9 @@ void OpenClosedStandardDescriptors() {
 
 int main(int argc, char** argv) {
   strata::launcher::OpenClosedStandardDescriptors();
+  // Processes that are forked for ranks send these lines to the launcher instead (rank_job.cc).
+  strata::SetProgressOutput(
+      {.say = [](const std::string& line) { std::fprintf(stderr, "strata: %s\n", line.c_str()); }});
   ::signal(SIGXFSZ, SIG_IGN);  // at the limit of a file's size write() fails instead
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const int code = strata::launcher::Main(strata::launcher::Commands(), arguments);

@@ -20,7 +20,7 @@ import program
 from program import require
 
 MB, MIB = 10**6, 1 << 20
-PREPARED = r"\nreading \S+, \d+ %\n"
+PREPARED = r"\nstrata: reading \S+, \d+ %\n"
 TARGET = "target"
 WORDS = "the of and to in is that it was for on are as with his they at be this from have or by one had not".split()
 

@@ -38,6 +38,15 @@ void SetProgressOutput(ProgressOutput next) {
   has_output = output.say != nullptr;
 }
 
+bool IsProgressHeard() { return mutes == 0 && has_output; }
+
+void SayProgress(const std::string& line) {
+  if (!IsProgressHeard()) return;
+  const std::lock_guard lock(mutex);
+  silent_since = last_work = Now();
+  if (output.say) output.say(line);
+}
+
 MutedProgress::MutedProgress() { ++mutes; }
 MutedProgress::~MutedProgress() { --mutes; }
 

@@ -22,6 +22,11 @@ struct ProgressOutput {
 /// an output is heard.
 void SetProgressOutput(ProgressOutput output);
 
+/// Says a line at once, unless nobody hears this thread.
+void SayProgress(const std::string& line);
+/// False if nothing is said: there is no output, or this thread is muted.
+bool IsProgressHeard();
+
 /// While an object lives, the ProgressLines of its thread say nothing. For ranks that are threads
 /// of one process: all but the first one are muted.
 class MutedProgress {
@@ -53,6 +58,7 @@ class ProgressLine {
   /// Notes that `count` more are done. Any thread may call it. It takes about as long as reading
   /// the clock, so call it for pieces of at least some microseconds.
   void Advance(int64_t count = 1);
+  int64_t done() const { return done_; }
 
  private:
   std::string Text(int64_t done) const;

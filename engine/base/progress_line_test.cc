@@ -80,8 +80,18 @@ TEST_F(ProgressLineTest, BeginsANewSilenceAfterAPause) {
   EXPECT_THAT(lines_, IsEmpty());
 }
 
+TEST_F(ProgressLineTest, SaysALineAtOnceThatEndsTheSilence) {
+  ProgressLine line("reading weights", 10);
+  Work(line, 1, 1.5);
+  SayProgress("a note");
+  Work(line, 1, 1.5);
+  EXPECT_THAT(lines_, ElementsAre("a note"));
+}
+
 TEST_F(ProgressLineTest, SaysNothingOnMutedThreads) {
   const MutedProgress muted;
+  EXPECT_FALSE(IsProgressHeard());
+  SayProgress("a note");
   ProgressLine line("reading weights", 10);
   Work(line, 10, 10);
   EXPECT_THAT(lines_, IsEmpty());

@@ -11,7 +11,6 @@
 #include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/data/files/data_progress.h"
 #include "engine/job/build_job.h"
 #include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/watch/fault.h"
@@ -61,10 +60,12 @@ class StopsEngine {
   RankReporter& reporter_;
 };
 
-/// While an object lives, the ProgressLines of this process are sent to the launcher if `is_heard`.
+/// While an object lives, the progress lines of this process are sent to the launcher if
+/// `is_heard`, and otherwise not said.
 class ReportsProgress {
  public:
   ReportsProgress(Reporter& reporter, bool is_heard) {
+    SetProgressOutput({});
     if (!is_heard) return;
     SetProgressOutput(
         {.say = [&reporter](const std::string& line) { reporter.Send(ProgressMessage(line)); }});
@@ -160,7 +161,6 @@ void RankJob::MakePlan(Reporter& reporter) {
 
 void RankJob::Run(int rank, RankReporter& reporter) {
   if (rank != 0) OnForked();
-  if (rank != range_.first) data::DataProgress::Silence();
   const ReportsProgress reports(reporter, /*is_heard=*/true);
   // The starter has already printed what the script prints while it is evaluated.
   bool evaluating = true;

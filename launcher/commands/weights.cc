@@ -1,14 +1,12 @@
 // The commands `strata import`, which converts published weights to those of a job, and `strata
 // export`, which converts a save to published weights.
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <set>
 
 #include "engine/base/error.h"
 #include "engine/base/fields/quantity.h"
-#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/published_config.h"
@@ -35,12 +33,6 @@ Flags FlagsOf(const Command& command, Arguments arguments) {
         Str("expected one file or folder: strata ", command.name, " ", command.usage));
   }
   return flags;
-}
-
-/// Writes the lines about progress to standard error.
-void ShowProgress() {
-  SetProgressOutput(
-      {.say = [](const std::string& line) { std::fprintf(stderr, "strata: %s\n", line.c_str()); }});
 }
 
 /// The job's parameters and buffers with their names in saves. A tied parameter has the name of its
@@ -105,7 +97,6 @@ std::string WithAverages(const Checkpoint& source, std::vector<MappedTensor>& te
 }
 
 int Import(const Command& command, const Arguments& arguments) {
-  ShowProgress();
   Flags flags = FlagsOf(command, arguments);
   const Value& own = flags.own();
   Mapping mapping = MappingOf(own, flags);
@@ -135,7 +126,6 @@ int Import(const Command& command, const Arguments& arguments) {
 }
 
 int Export(const Command& command, const Arguments& arguments) {
-  ShowProgress();
   Flags flags = FlagsOf(command, arguments);
   flags.CheckAllTaken();
   for (const auto& [key, value] : flags.job().as_map()) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/forecast/decisions.h"
 #include "engine/forecast/planned_program.h"
@@ -116,7 +117,8 @@ std::string Simulated(const Job& job, const Value& flags, Script* script) {
   return note.empty() ? text : Str(text, "note: ", note, "\n");
 }
 
-/// A line on the terminal that says what a search has done so far, while it takes long.
+/// Says what a search has done so far, while it takes long: in one line of the terminal that is
+/// written again and again, or in lines about progress.
 class SearchStatus {
  public:
   SearchStatus() : is_seen_(::isatty(STDERR_FILENO) == 1) {}
@@ -127,7 +129,8 @@ class SearchStatus {
 
   void Show(const search::FoundPlans& so_far) {
     using Clock = std::chrono::steady_clock;
-    if (!is_seen_ || Clock::now() < next_) return;
+    if (!is_seen_) return line_.Advance(so_far.considered - line_.done());
+    if (Clock::now() < next_) return;
     next_ = Clock::now() + std::chrono::milliseconds(500);
     is_shown_ = true;
     std::fprintf(stderr, "\rsearching: %s ways to train, %s steps simulated\x1b[K",
@@ -138,6 +141,7 @@ class SearchStatus {
  private:
   const bool is_seen_;
   bool is_shown_ = false;
+  ProgressLine line_{"searching ways to train", 0, ProgressForm::kCount};
   std::chrono::steady_clock::time_point next_ =
       std::chrono::steady_clock::now() + std::chrono::seconds(1);
 };

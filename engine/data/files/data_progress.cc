@@ -3,29 +3,21 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <iostream>
 #include <utility>
 
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 
 namespace strata::data {
 namespace {
 
-constexpr std::chrono::seconds kInterval(2);
-std::atomic<bool> is_silent = false;
+constexpr std::chrono::duration<double> kInterval(ProgressLine::kEverySeconds);
 
 }  // namespace
 
-void DataProgress::Silence() { is_silent = true; }
-
-void DataProgress::SayLine(const std::string& line) {
-  // One write per line keeps the lines of several processes apart.
-  if (!is_silent) std::cerr << Str(line, "\n");
-}
-
 DataProgress::DataProgress(std::string what, int64_t total)
     : what_(std::move(what)), total_(total) {
-  if (!is_silent) thread_ = std::thread([this] { Say(); });
+  if (IsProgressHeard()) thread_ = std::thread([this] { Say(); });
 }
 
 DataProgress::~DataProgress() {
@@ -42,11 +34,11 @@ void DataProgress::Say() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kInterval, [this] { return has_ended_; })) {
     if (total_ <= 0) {
-      SayLine(what_);
+      SayProgress(what_);
       continue;
     }
     const double share = static_cast<double>(done()) / static_cast<double>(total_);
-    SayLine(Str(what_, Printf(", %.0f %%", 100 * std::min(share, 1.0))));
+    SayProgress(Str(what_, Printf(", %.0f %%", 100 * std::min(share, 1.0))));
   }
 }
 

@@ -1,4 +1,5 @@
-// DataProgress: says on standard error how far a long piece of work is.
+// DataProgress: a ProgressLine (engine/base/progress_line.h) that is also said while a single call
+// works for long, as a tokenizer does with a large file.
 #pragma once
 
 #include <atomic>
@@ -11,8 +12,7 @@
 namespace strata::data {
 
 /// Lines such as "reading rows.csv, 30 %", one every two seconds while the object lives; none if it
-/// lives shorter than that. They come from a thread of their own, so they also come while a single
-/// call works for long.
+/// lives shorter than that. They come from a thread of their own.
 class DataProgress {
  public:
   /// `what`: "reading rows.csv". `total`: the amount of work in any unit; 0 leaves out the share.
@@ -24,11 +24,6 @@ class DataProgress {
   void At(int64_t done) { done_.store(done, std::memory_order_relaxed); }
   int64_t done() const { return done_.load(std::memory_order_relaxed); }
 
-  /// Writes a line of its own, unless this process is silent.
-  static void SayLine(const std::string& line);
-  /// Lets this process say nothing from now on: another one of its machine does.
-  static void Silence();
-
  private:
   void Say();
 
@@ -38,7 +33,7 @@ class DataProgress {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool has_ended_ = false;
-  std::thread thread_;  // not started if this process is silent
+  std::thread thread_;  // not started if nobody would hear it
 };
 
 /// "reading rows.csv", for a DataProgress.

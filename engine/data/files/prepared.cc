@@ -19,6 +19,7 @@
 #include "engine/base/cache.h"
 #include "engine/base/error.h"
 #include "engine/base/fd.h"
+#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
 #include "engine/data/files/data_progress.h"
@@ -226,9 +227,8 @@ Prepared Prepare(const PreparedKey& key, const std::function<Value(PreparedWrite
   try {
     return InFile(Digest(name), stamps, key.files[0], build);
   } catch (const CacheTrouble& trouble) {
-    DataProgress::SayLine(Str("note: ", Reading(key.files[0]),
-                              " into the memory of each process, since ",
-                              "the cache cannot keep a copy: ", trouble.text));
+    SayProgress(Str("note: ", Reading(key.files[0]), " into the memory of each process, since ",
+                    "the cache cannot keep a copy: ", trouble.text));
     return InMemory(build);
   }
 }

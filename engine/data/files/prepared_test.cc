@@ -13,6 +13,7 @@
 #include <iterator>
 
 #include "engine/base/error.h"
+#include "engine/base/progress_line.h"
 #include "engine/data/testing.h"
 
 namespace strata::data {
@@ -151,9 +152,10 @@ TEST_F(PreparedTest, ManyProcessesPrepareOnce) {
 
 TEST_F(PreparedTest, WithoutACacheTheFileIsReadDirectly) {
   Write("cache", "a file where the folder should be");
-  testing::internal::CaptureStderr();
+  std::string said;
+  SetProgressOutput({.say = [&](const std::string& line) { said = line; }});
   ExpectOpens(1, 1, "no folder");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+  EXPECT_THAT(said,
               HasSubstr("note: reading source into the memory of each process, since the cache "
                         "cannot keep a copy: cannot make the folder"));
   fs::remove(folder_ / "cache");
@@ -163,9 +165,9 @@ TEST_F(PreparedTest, WithoutACacheTheFileIsReadDirectly) {
   ::getrlimit(RLIMIT_FSIZE, &old);
   const rlimit least = {size_t{2} << 20, old.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &least);
-  testing::internal::CaptureStderr();
   ExpectOpens(1, 3, "a full disk: read once in vain");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("cannot write"));
+  EXPECT_THAT(said, HasSubstr("cannot write"));
+  SetProgressOutput({});
   ::setrlimit(RLIMIT_FSIZE, &old);
   for (const fs::path& path : Copies()) EXPECT_EQ(path.extension(), ".lock") << path;
 }
