@@ -155,10 +155,16 @@ void Ask(JobCosts& costs, const Cluster& cluster, const Space& space, std::strin
   search.what_ifs.push_back(std::move(what_if));
 }
 
-void AskAll(JobCosts& costs, const Space& space, Script* script, SearchLimits limits,
+/// A part of the limits. The search for plans gets seven tenths, and each of the at most three
+/// changes of the cluster one.
+SearchLimits Tenths(SearchLimits limits, int tenths) {
+  limits.actions = limits.actions / 10 * tenths;
+  limits.seconds = limits.seconds / 10 * tenths;
+  return limits;
+}
+
+void AskAll(JobCosts& costs, const Space& space, Script* script, const SearchLimits& limits,
             JobSearch& search) {
-  limits.actions /= 5;
-  limits.seconds /= 5;
   const Cluster& cluster = search.cluster;
   Cluster larger = cluster;
   larger.device.memory *= 2;
@@ -292,12 +298,12 @@ JobSearch SearchFor(const Job& asked, const Value& given, const ClusterRequest& 
   search.batch = space.batch;
   JobCosts costs(job, script);
   JobNetwork network(costs, search.cluster);
-  search.result = SearchPlans(network, search.cluster, space, top, limits);
+  search.result = SearchPlans(network, search.cluster, space, top, Tenths(limits, 7));
   search.notices = costs.refusals();
   CheckFound(search);
   space.below = search.result.best.front().forecast.step;
   ChooseLayers(job, space, search.cluster, script, search.result);
-  AskAll(costs, space, script, limits, search);
+  AskAll(costs, space, script, Tenths(limits, 1), search);
   return search;
 }
 

@@ -205,6 +205,23 @@ TEST(SearchFor, SaysWhatDoesNotFitAndWhatWouldHelp) {
   EXPECT_EQ(record["plans"].as_list().size(), search.result.best.size());
 }
 
+TEST(SearchFor, SharesItsLimitsWithTheChangesOfTheCluster) {
+  const Job job = Wide(3, 512);
+  const Cluster cluster = MakeCluster(Devices(8));
+  JobCosts costs(job, nullptr);
+  JobNetwork network(costs, cluster);
+  const auto suffice = [&](int64_t actions) {
+    return !SearchPlans(network, cluster, {.batch = 32}, 5, {.actions = actions}).is_cut_short;
+  };
+  int64_t least = 1000;
+  while (!suffice(least)) least += least / 5;
+  const auto is_cut_short = [&](int64_t actions) {
+    return SearchFor(job, {}, Devices(8), 5, nullptr, {.actions = actions}).result.is_cut_short;
+  };
+  EXPECT_TRUE(is_cut_short(least));
+  EXPECT_FALSE(is_cut_short(10 * (least / 7 + 1)));
+}
+
 TEST(SimulateRun, ShowsThousandsOfRanksWithWhatIsSlow) {
   Job job = Wide(16, 256);
   job.parallel = {16, 256, 1};
