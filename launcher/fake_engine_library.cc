@@ -77,6 +77,9 @@ class FakeEngine : public Engine {
     woken_.notify_all();
   }
   std::string Position() const override { return Str("rank ", rank_, " (stage ", rank_, "): 0F0"); }
+  void NoteStacks() override {}
+  std::string CommReport() override { return ""; }
+  schedule::Trace TakeTrace() override { return {}; }
   void Close() override {}
 
  private:

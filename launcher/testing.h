@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 #include "launcher/process/child.h"
 #include "launcher/terminal/terminal.h"
 

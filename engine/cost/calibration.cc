@@ -265,7 +265,7 @@ void Calibration::SetSeconds(const Profile& measured, const std::vector<LayerSpe
   costs.norm_seconds *= Over(measured.norm, nominal_.norm_seconds);
   costs.clear_seconds *= Over(measured.clear, nominal_.clear_seconds);
   costs.link = measured.link;
-  costs.seconds_from = SecondsFrom::kMeasuredRates;
+  costs.seconds_from = SecondsFrom::kMeasured;
 }
 
 }  // namespace strata

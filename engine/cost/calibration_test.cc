@@ -35,7 +35,7 @@ class Machine {
     const ModelCosts nominal = Nominal(spec, {input});
     ModelCosts costs = nominal;
     calibration_.SetSeconds(profile_, {spec}, costs);
-    EXPECT_EQ(costs.seconds_from, SecondsFrom::kMeasuredRates);
+    EXPECT_EQ(costs.seconds_from, SecondsFrom::kMeasured);
     EXPECT_NEAR(costs.update_seconds, costs.update_bytes * 1e-9, 1e-12);
     return costs.layers[0].forward.seconds / nominal.layers[0].forward.seconds;
   }

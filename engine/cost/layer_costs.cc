@@ -126,8 +126,8 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
 }
 
 const char* ModelCosts::SourceText() const {
-  constexpr const char* kTexts[] = {"stated rates", "stated rates", "measured rates",
-                                    "measured costs", "what earlier runs measured"};
+  constexpr const char* kTexts[] = {"stated rates", "stated rates", "the file of costs",
+                                    "measured costs"};
   return kTexts[static_cast<int>(seconds_from)];
 }
 
@@ -157,7 +157,7 @@ void SetSeconds(ModelCosts& costs, const DeviceRates& rates) {
   costs.update_seconds = Seconds({.bytes = costs.update_bytes}, {.memory = rates.memory});
   costs.norm_seconds = costs.clear_seconds = Seconds({.bytes = 4}, {.memory = rates.memory});
   costs.input_seconds = costs.target_seconds = 0;
-  costs.seconds_from = SecondsFrom::kStatedRates;
+  costs.seconds_from = SecondsFrom::kStated;
 }
 
 double FastestFlops(const ModelCosts& costs) {

@@ -21,13 +21,12 @@
 
 namespace strata {
 
-/// The source of the seconds, in ascending order of quality.
+/// The source of the seconds. plan/plan_seconds.h decides which.
 enum class SecondsFrom {
-  kNowhere,         ///< no seconds are set
-  kStatedRates,     ///< NominalDevice(): a machine that was not measured
-  kMeasuredRates,   ///< estimated from a few layers measured on this machine (calibration.h)
-  kMeasuredLayers,  ///< the layers themselves, each measured alone (profile.h)
-  kEarlierRuns  ///< the layers themselves, measured in the steps of a training (engine/forecast)
+  kNowhere,   ///< no seconds are set
+  kStated,    ///< NominalDevice(): a machine that was not measured
+  kFile,      ///< the user's file, job.costs
+  kMeasured,  ///< measured on this machine: in trainings, layers alone, or probes (calibration.h)
 };
 
 /// Seconds that the engine itself needs for one compute action, including its part of the messages,
@@ -64,13 +63,13 @@ struct ModelCosts {
   SecondsFrom seconds_from = SecondsFrom::kNowhere;
   /// The link between two processes of this machine; takes no time if it was not measured.
   LinkRates link;
-  /// With kEarlierRuns: the plans whose runs gave the seconds, each once.
+  /// The plans whose runs gave the seconds, each once; empty if the seconds are not from runs.
   std::vector<RanPlan> ran = {};
 
   bool has_seconds() const { return seconds_from != SecondsFrom::kNowhere; }
-  /// True if the seconds were measured on this machine.
-  bool is_measured() const { return seconds_from >= SecondsFrom::kMeasuredRates; }
-  /// The source of the seconds for messages, such as "measured costs" or "measured rates".
+  /// True if the seconds were measured, here or by the user.
+  bool is_measured() const { return seconds_from >= SecondsFrom::kFile; }
+  /// The source of the seconds for messages: "measured costs".
   const char* SourceText() const;
 };
 

@@ -80,9 +80,8 @@ void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& who
                 const std::string& device) {
   const DeviceRates rates = NominalDevice(device);
   STRATA_CHECK(costs.layers.size() == profile.layers.size()) << profile.layers.size();
-  const bool is_whole = profile.seconds_from != SecondsFrom::kMeasuredRates;
   const auto set = [&](LayerCost& cost, const PassSeconds& seconds, const LayerCost& of_whole) {
-    if (!is_whole && seconds == PassSeconds()) return;
+    if (!profile.is_whole && seconds == PassSeconds()) return;
     SetPasses(cost, seconds, of_whole, profile.link, rates);
   };
   for (size_t i = 0; i < costs.layers.size(); ++i) {
@@ -91,7 +90,7 @@ void SetSeconds(ModelCosts& costs, const Profile& profile, const ModelCosts& who
   set(costs.loss, profile.loss, whole.loss);
   if (profile.link.takes_time()) costs.link = profile.link;
   costs.seconds_from = profile.seconds_from;
-  if (!is_whole) return;
+  if (!profile.is_whole) return;
   costs.update_seconds = profile.update;
   costs.norm_seconds = profile.norm;
   costs.clear_seconds = profile.clear;
@@ -175,7 +174,9 @@ Profile ReadProfile(const Value& value, const MeasureTask& task, const std::stri
 }
 
 Profile ReadProfile(const std::string& path, const MeasureTask& task) {
-  return ReadProfile(ReadMeasuredFile("costs", path), task, Str("costs: ", path));
+  Profile profile = ReadProfile(ReadMeasuredFile("costs", path), task, Str("costs: ", path));
+  profile.seconds_from = SecondsFrom::kFile;
+  return profile;
 }
 
 }  // namespace strata

@@ -33,8 +33,8 @@ struct Profile {
   double input = 0;   ///< reading the first stage's input
   double target = 0;  ///< reading the last stage's target
   LinkRates link;     ///< between two processes of this machine; takes no time = not measured
-  /// With kMeasuredRates only some layers were measured; all others have 0.
-  SecondsFrom seconds_from = SecondsFrom::kMeasuredLayers;
+  SecondsFrom seconds_from = SecondsFrom::kMeasured;
+  bool is_whole = true;           ///< false: only some layers were measured; all others have 0
   std::vector<RanPlan> ran = {};  ///< ModelCosts::ran
 };
 
@@ -63,7 +63,7 @@ struct MeasureTask {
   int copies = 1;
   int model = 1;  ///< ranks that share each layer; whole layers are measured
   /// If true, nothing runs. The result is what was measured before, of some layers or of all
-  /// (seconds_from), or a profile without layers.
+  /// (is_whole), or a profile without layers.
   bool only_known = false;
   /// Set once there is a plan. With only_known the result is from those earlier runs that were most
   /// like it.

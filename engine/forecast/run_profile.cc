@@ -159,7 +159,6 @@ Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step,
   profile.input = costs.input_seconds;
   profile.target = costs.target_seconds;
   profile.link = costs.link;
-  profile.seconds_from = SecondsFrom::kEarlierRuns;
   SetSeconds(costs, profile, costs, plan.device);
   profile.action = ActionSeconds(program, StepCosts(job, plan, costs, LinksOfStages(plan)), step);
   return profile;

@@ -70,7 +70,7 @@ class RunProfileTest : public ::testing::Test {
 TEST_F(RunProfileTest, StagesTakeWhatTheyWereMeasuredToTake) {
   const MeasuredStep step = Step({{9e-3, 16e-3}, {12e-3, 30e-3}});
   const Profile profile = OfRun(step);
-  EXPECT_EQ(profile.seconds_from, SecondsFrom::kEarlierRuns);
+  EXPECT_EQ(profile.seconds_from, SecondsFrom::kMeasured);
   const std::vector<StageSeconds> stages = By(profile);
   for (size_t s = 0; s < 2; ++s) {
     EXPECT_NEAR(stages[s].forward / step.stages[s].forward, 1, 1e-9) << s;
@@ -134,7 +134,7 @@ TEST_F(RunProfileTest, SomeTrainingsTellNothing) {
   EXPECT_FALSE(TellsOfLayers(job_, plan));
   plan = plan_;
   ModelCosts stated = *plan_.costs;
-  stated.seconds_from = SecondsFrom::kStatedRates;
+  stated.seconds_from = SecondsFrom::kStated;
   plan.costs = std::make_shared<const ModelCosts>(stated);
   EXPECT_FALSE(TellsOfLayers(job_, plan));
   plan.costs = nullptr;

@@ -67,9 +67,9 @@ TEST(StepCostsTest, WhereTheMachineWasMeasuredTheEngineTakesTimeToo) {
   const Job job = TwoStages();
   Plan plan = PlanJob(job, {}, nullptr);
   ModelCosts costs = Seconds(job, plan);
-  costs.seconds_from = SecondsFrom::kStatedRates;
+  costs.seconds_from = SecondsFrom::kStated;
   EXPECT_EQ(StepCosts(job, plan, costs).action, 0);
-  costs.seconds_from = SecondsFrom::kMeasuredRates;
+  costs.seconds_from = SecondsFrom::kMeasured;
   EXPECT_EQ(StepCosts(job, plan, costs).action, kActionSeconds);
   plan.device = "cuda";
   EXPECT_EQ(StepCosts(job, plan, costs).action, 0);

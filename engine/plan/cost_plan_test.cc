@@ -153,14 +153,14 @@ TEST(PartitionAuto, TakesWhatIsKnownElseMeasuresItsOwnLayers) {
   const Job job = AutoJob();
   Machine machine;
   const Plan measured = machine.PlanOf(job);
-  EXPECT_EQ(measured.costs->seconds_from, SecondsFrom::kMeasuredLayers);
+  EXPECT_EQ(measured.costs->seconds_from, SecondsFrom::kMeasured);
   EXPECT_GT(measured.bounds[1], 4);
   EXPECT_EQ(machine.measured, 1);
   machine.knows_layers = true;
   EXPECT_THAT(machine.PlanOf(job).bounds, ElementsAre(0, 1, 16));
   EXPECT_EQ(machine.measured, 1);
   EXPECT_EQ(machine.probed, 0);
-  EXPECT_EQ(MakePlan(job, {}, nullptr).costs->seconds_from, SecondsFrom::kStatedRates);
+  EXPECT_EQ(MakePlan(job, {}, nullptr).costs->seconds_from, SecondsFrom::kStated);
 }
 
 TEST(PartitionAuto, ProbesTellWhatItsOwnLayersDoNot) {
@@ -168,16 +168,16 @@ TEST(PartitionAuto, ProbesTellWhatItsOwnLayersDoNot) {
   Machine machine;
   machine.measures = [](Profile) -> Profile { throw WorldError("no such numbers"); };
   const Plan failed = machine.PlanOf(job);
-  EXPECT_EQ(failed.costs->seconds_from, SecondsFrom::kMeasuredRates);
+  EXPECT_EQ(failed.costs->seconds_from, SecondsFrom::kMeasured);
   EXPECT_EQ(machine.probed, 1);
   machine.measures = [](Profile profile) {  // the time was enough for layer 3 only
-    profile.seconds_from = SecondsFrom::kMeasuredRates;
+    profile.is_whole = false;
     profile.layers.assign(profile.layers.size(), {});
     profile.layers[3] = {5, 6, 7};
     return profile;
   };
   const Plan some = machine.PlanOf(job);
-  EXPECT_EQ(some.costs->seconds_from, SecondsFrom::kMeasuredRates);
+  EXPECT_EQ(some.costs->seconds_from, SecondsFrom::kMeasured);
   EXPECT_EQ(some.costs->layers[3].input_grad.seconds, 6);
   EXPECT_EQ(some.costs->layers[2].forward.seconds, failed.costs->layers[2].forward.seconds);
 }
@@ -207,36 +207,34 @@ TEST(PartitionAuto, NobodyWaitsForLargeLayers) {
   large.batch.micro_batch_size = 1;
   for (const Job& job : {slow, large}) {
     Machine machine;
-    EXPECT_EQ(machine.PlanOf(job).costs->seconds_from, SecondsFrom::kMeasuredRates);
+    EXPECT_EQ(machine.PlanOf(job).costs->seconds_from, SecondsFrom::kMeasured);
     EXPECT_EQ(machine.measured, 0);
     EXPECT_EQ(machine.probed, 1);
   }
 }
 
-/// Knows the seconds of layer 3 only (kMeasuredRates) or of all layers. Probes take a millisecond.
-Measure KnowingSeconds(SecondsFrom from) {
-  return [from](const MeasureTask& task) {
+/// Knows the seconds of all layers, or of layer 3 only. Probes take a millisecond.
+Measure KnowingSeconds(bool knows_all) {
+  return [knows_all](const MeasureTask& task) {
     Profile profile;
     profile.layers.assign(task.job->layers.size(), {1e-3, 1e-3, 1e-3});
     if (task.job->loss.type.empty()) return profile;  // the task is that of the probes
-    if (from == SecondsFrom::kMeasuredRates) profile.layers.assign(profile.layers.size(), {});
+    if (!knows_all) profile.layers.assign(profile.layers.size(), {});
     profile.layers[3] = {5, 6, 7};
-    profile.seconds_from = from;
+    profile.is_whole = knows_all;
     return profile;
   };
 }
 
-TEST(PartitionAuto, GoesByWhatEarlierRunsMeasuredAndElseByProbes) {
+TEST(PartitionAuto, GoesByWhatIsKnownAndElseByProbes) {
   Job job = AutoJob();
-  const auto costs_with = [&](SecondsFrom from) {
-    return MakePlan(job, {.measure = KnowingSeconds(from)}, nullptr).costs;
+  const auto costs_with = [&](bool knows_all) {
+    return MakePlan(job, {.measure = KnowingSeconds(knows_all)}, nullptr).costs;
   };
-  const auto known = costs_with(SecondsFrom::kEarlierRuns);
-  EXPECT_EQ(known->seconds_from, SecondsFrom::kEarlierRuns);
-  EXPECT_STREQ(known->SourceText(), "what earlier runs measured");
+  const auto known = costs_with(true);
+  EXPECT_STREQ(known->SourceText(), "measured costs");
   EXPECT_EQ(known->layers[2].forward.seconds, 1e-3);
-  const auto some = costs_with(SecondsFrom::kMeasuredRates);
-  EXPECT_EQ(some->seconds_from, SecondsFrom::kMeasuredRates);
+  const auto some = costs_with(false);
   for (const auto& costs : {known, some}) {
     EXPECT_EQ(costs->layers[3].forward.seconds, 5);
     EXPECT_EQ(costs->layers[3].weight_grad.seconds, 7);
@@ -244,7 +242,7 @@ TEST(PartitionAuto, GoesByWhatEarlierRunsMeasuredAndElseByProbes) {
   EXPECT_GT(some->layers[2].forward.seconds, 0) << "as the probes tell";
   EXPECT_GT(some->update_seconds, 0);
   ::setenv("STRATA_RATES", "stated", 1);
-  EXPECT_EQ(costs_with(SecondsFrom::kEarlierRuns)->seconds_from, SecondsFrom::kStatedRates);
+  EXPECT_EQ(costs_with(true)->seconds_from, SecondsFrom::kStated);
   ::unsetenv("STRATA_RATES");
 }
 
@@ -256,7 +254,7 @@ TEST(PartitionAuto, AMachineThatCannotBeMeasuredCostsNoTraining) {
   for (const auto& failure : failures) {
     Machine machine{.fails = failure};
     const Plan plan = machine.PlanOf(job);
-    EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kStatedRates);
+    EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kStated);
     EXPECT_EQ(plan.bounds, without.bounds);
     EXPECT_THAT(plan.notices, testing::Contains(HasSubstr("goes by stated rates, for nothing")));
     job.partition.method = "time";
@@ -269,7 +267,7 @@ TEST(PartitionAuto, TheEnvironmentSaysStatedOrNothing) {
   const Job job = AutoJob();
   Machine machine;
   ::setenv("STRATA_RATES", "stated", 1);
-  EXPECT_EQ(machine.PlanOf(job).costs->seconds_from, SecondsFrom::kStatedRates);
+  EXPECT_EQ(machine.PlanOf(job).costs->seconds_from, SecondsFrom::kStated);
   ::setenv("STRATA_RATES", "guessed", 1);
   EXPECT_THAT(ConfigErrorOf([&] { machine.PlanOf(job); }),
               HasSubstr("STRATA_RATES in the environment: expected stated, or nothing"));

@@ -30,11 +30,15 @@ bool WantsCosts(const Job& job, const PlanOptions& options) {
          job.schedule.name == "auto" || job.stages_per_rank == 0;
 }
 
+/// True if the layers themselves must be measured, all of them.
+bool MustMeasure(const Job& job, const PlanOptions& options) {
+  return partition::MethodGoesBy(job.partition) == GoesBy::kTime || options.wants_seconds;
+}
+
 /// True if the job cannot be planned without costs.
 bool NeedsCosts(const Job& job, const PlanOptions& options) {
   const GoesBy by = partition::MethodGoesBy(job.partition);
-  return by == GoesBy::kTime || by == GoesBy::kMemory || job.memory > 0 || !job.costs.empty() ||
-         options.wants_seconds;
+  return MustMeasure(job, options) || by == GoesBy::kMemory || job.memory > 0 || !job.costs.empty();
 }
 
 /// Sets the measured seconds of whole layers, scaled to the share of each rank on the model axis.
@@ -75,18 +79,25 @@ bool FitsMeasuringBudget(const MeasureTask& task, const ModelCosts& costs) {
   return kPasses * seconds <= kMostSeconds && task.copies * bytes <= kMostBytes;
 }
 
-bool IsWhole(const Profile& profile) {
-  return !profile.layers.empty() && profile.seconds_from != SecondsFrom::kMeasuredRates;
-}
+bool IsWhole(const Profile& profile) { return !profile.layers.empty() && profile.is_whole; }
 
-/// The measured seconds of the job's own layers: those that are known already, else those that a
-/// short measurement gives. Has no layers if there are none.
-Profile OwnSeconds(MeasureTask task, const Measure& measure, bool may_measure,
+/// What may be measured now, if the seconds are not known yet.
+enum class MayMeasure {
+  kNothing,
+  kAWhile,  ///< what fits the budget
+  kAll,     ///< the layers, however long it takes
+};
+
+/// The measured seconds of the job's own layers: those that are known already, else measured now.
+/// Has no layers if there are none.
+Profile OwnSeconds(MeasureTask task, const Measure& measure, MayMeasure may,
                    const ModelCosts& costs) {
   task.only_known = true;
   Profile known = measure(task);
-  if (IsWhole(known) || !may_measure || !FitsMeasuringBudget(task, costs)) return known;
+  if (IsWhole(known) || may == MayMeasure::kNothing) return known;
   task.only_known = false;
+  if (may == MayMeasure::kAll) return measure(task);
+  if (!FitsMeasuringBudget(task, costs)) return known;
   task.most_seconds = kMostSeconds;
   try {
     return measure(task);
@@ -95,76 +106,86 @@ Profile OwnSeconds(MeasureTask task, const Measure& measure, bool may_measure,
   }
 }
 
-/// Sets the best seconds that are known for this machine: those that the job's own layers took
-/// before or take now; for layers without these, what the machine's probes tell. Returns false if
-/// the probes are not known and may not be measured.
-bool ApplyBestSeconds(const MeasureTask& task, const Measure& measure, bool may_measure,
-                      Script* script, ModelCosts& costs) {
+/// Sets what is measured on this machine: what the job's own layers took, and for layers without
+/// it what the machine's probes tell. Returns false if the probes are not known and may not be
+/// measured.
+bool ApplyMeasured(const MeasureTask& task, const Measure& measure, MayMeasure may, Script* script,
+                   ModelCosts& costs) {
   const auto begin = std::chrono::steady_clock::now();
-  const Profile own = OwnSeconds(task, measure, may_measure, costs);
+  const Profile own = OwnSeconds(task, measure, may, costs);
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
   if (!IsWhole(own)) {
     const Calibration calibration(task);
     MeasureTask probes = calibration.task();
-    probes.only_known = !may_measure;
+    probes.only_known = may == MayMeasure::kNothing;
     probes.most_seconds = std::max(kLeastOfProbes, probes.most_seconds - waited.count());
     const Profile machine = measure(probes);
-    if (!may_measure && !IsWhole(machine)) return false;
+    if (probes.only_known && !IsWhole(machine)) return false;
     calibration.SetSeconds(machine, task.job->layers, costs);
   }
   if (!own.layers.empty()) SetMeasured(task, own, script, costs);
   return true;
 }
 
-/// Sets the best seconds. If the machine cannot be measured the plan keeps the stated rates, since
-/// that may cost speed but must not stop the training.
-void ForecastSeconds(const MeasureTask& task, const Measure& measure, Script* script,
-                     ModelCosts& costs, std::vector<std::string>& notices) {
-  const ModelCosts unmeasured = costs;
+/// Sets the seconds by which a choice is made. If the machine cannot be measured they are the
+/// stated rates, since that may cost speed but must not stop the training.
+void GuessSeconds(const MeasureTask& task, const Measure& measure, Script* script,
+                  ModelCosts& costs, std::vector<std::string>& notices) {
+  SetSeconds(costs, NominalDevice(task.device));
+  const ModelCosts stated = costs;
   try {
-    ApplyBestSeconds(task, measure, /*may_measure=*/true, script, costs);
+    ApplyMeasured(task, measure, MayMeasure::kAWhile, script, costs);
   } catch (const Error& error) {
-    costs = unmeasured;
+    costs = stated;
     notices.push_back(
         Str("the plan goes by stated rates, for nothing could be measured here: ", error.what()));
   }
 }
 
-/// Sets seconds for a plan in which no choice needs them: those that were measured before, for
-/// these layers or for the machine. Returns false if there are none, or if only stated rates are
-/// wanted.
-bool ApplyKnownSeconds(const MeasureTask& task, const Measure& measure, Script* script,
-                       ModelCosts& costs) {
-  if (!measure || WantsStatedRates()) return false;
-  try {
-    return ApplyBestSeconds(task, measure, /*may_measure=*/false, script, costs);
-  } catch (const Error&) {
-    return false;  // the job can run without a prediction
-  }
-}
-
-/// Sets the seconds by which a choice is made: the stated rates, or better ones if something can be
-/// measured.
-void GuessSeconds(const MeasureTask& task, const Measure& measure, Script* script,
-                  ModelCosts& costs, std::vector<std::string>& notices) {
-  SetSeconds(costs, NominalDevice(task.device));
-  if (measure && !WantsStatedRates()) ForecastSeconds(task, measure, script, costs, notices);
-}
-
-void ApplySeconds(const Job& job, const PlanOptions& options, const MeasureTask& task,
-                  Script* script, ModelCosts& costs, std::vector<std::string>& notices) {
-  const bool is_by_time = partition::MethodGoesBy(job.partition) == GoesBy::kTime;
-  if (!job.costs.empty()) {
-    SetMeasured(task, ReadProfile(job.costs, task), script, costs);
-  } else if (!is_by_time && !options.wants_seconds) {
-    if (WantsCosts(job, options)) GuessSeconds(task, options.measure, script, costs, notices);
-  } else if (options.measure) {
-    SetMeasured(task, options.measure(task), script, costs);
-  } else {
+/// Decides where the seconds of a job come from.
+SecondsFrom SourceOf(const Job& job, const PlanOptions& options) {
+  if (!job.costs.empty()) return SecondsFrom::kFile;
+  if (MustMeasure(job, options)) {
+    if (options.measure) return SecondsFrom::kMeasured;
     throw ConfigError(Str("partition = \"", job.partition.method, "\" needs measured costs, and ",
                           "several machines must agree on them: write them on one with `strata ",
                           "plan SCRIPT --write_costs=FILE`, and give all of them costs = FILE"));
   }
+  const bool chooses = WantsCosts(job, options);
+  if (!chooses && NeedsCosts(job, options)) return SecondsFrom::kNowhere;  // only bytes matter
+  if (options.measure && !WantsStatedRates()) return SecondsFrom::kMeasured;
+  return chooses ? SecondsFrom::kStated : SecondsFrom::kNowhere;
+}
+
+/// Sets the seconds from the source. Returns false if they are measured ones that nothing needs,
+/// and nothing is known.
+bool ApplySeconds(const Job& job, const PlanOptions& options, SecondsFrom source,
+                  const MeasureTask& task, Script* script, ModelCosts& costs,
+                  std::vector<std::string>& notices) {
+  switch (source) {
+    case SecondsFrom::kNowhere:
+      return NeedsCosts(job, options);
+    case SecondsFrom::kStated:
+      SetSeconds(costs, NominalDevice(task.device));
+      return true;
+    case SecondsFrom::kFile:
+      SetMeasured(task, ReadProfile(job.costs, task), script, costs);
+      return true;
+    case SecondsFrom::kMeasured:
+      break;
+  }
+  if (MustMeasure(job, options)) {
+    ApplyMeasured(task, options.measure, MayMeasure::kAll, script, costs);
+  } else if (WantsCosts(job, options)) {
+    GuessSeconds(task, options.measure, script, costs, notices);
+  } else {
+    try {
+      return ApplyMeasured(task, options.measure, MayMeasure::kNothing, script, costs);
+    } catch (const Error&) {
+      return false;  // the job can run without a prediction
+    }
+  }
+  return true;
 }
 
 /// The costs without seconds. Returns nothing if they are not required and a layer written in Lua
@@ -194,7 +215,7 @@ void NoteSharedCores(const MeasureTask& task, int ranks, std::vector<std::string
 }  // namespace
 
 void ApplyOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan) {
-  if (!plan.costs || plan.costs->seconds_from != SecondsFrom::kEarlierRuns) return;
+  if (!plan.costs || plan.costs->ran.empty()) return;
   MeasureTask task = TaskOf(job, plan);
   task.only_known = true;
   const Profile own = options.measure(task);
@@ -221,13 +242,11 @@ void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchSh
   if (wants) plan.notices.insert(plan.notices.end(), notices.begin(), notices.end());
   if (!costs) return;
   const MeasureTask task = TaskOf(job, plan, shapes.input, shapes.outputs);
-  if (wants) {
-    ApplySeconds(job, options, task, script, *costs, plan.notices);
-  } else if (!ApplyKnownSeconds(task, options.measure, script, *costs)) {
+  if (!ApplySeconds(job, options, SourceOf(job, options), task, script, *costs, plan.notices))
     return;
+  if (costs->seconds_from == SecondsFrom::kMeasured) {
+    NoteSharedCores(task, plan.topology.world_size(), plan.notices);
   }
-  const bool is_of_here = costs->seconds_from >= SecondsFrom::kMeasuredRates && job.costs.empty();
-  if (is_of_here) NoteSharedCores(task, plan.topology.world_size(), plan.notices);
   plan.costs = std::make_shared<const ModelCosts>(*std::move(costs));
 }
 

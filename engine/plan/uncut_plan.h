@@ -47,8 +47,8 @@ class UncutPlan {
 /// that the program runs forward again as a whole.
 void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again);
 
-/// If the seconds of the plan are means over all earlier runs (SecondsFrom::kEarlierRuns), replaces
-/// them by those of the runs whose plans were most like this one (PlanTraits).
+/// If the seconds of the plan are means over all earlier runs (ModelCosts::ran), replaces them by
+/// those of the runs whose plans were most like this one (PlanTraits).
 void ApplyOwnRuns(const Job& job, const PlanOptions& options, Script* script, Plan& plan);
 
 }  // namespace strata

@@ -188,7 +188,7 @@ StepResult RankEngine::TrainStep(MicroBatches* batch) {
   StepResult result = ResultOf(totals);
   result.save = waited;
   skipped_ += own.nonfinite_steps.End(
-                  totals, [&] { return FeedOfStep(batch); }, result)
+                  totals, [&] { return FeedOfStep(batch); }, step_, result)
                   ? 1
                   : 0;
   result.skipped = skipped_;

@@ -96,7 +96,7 @@ Value SamplesRecord(int64_t steps_done, const std::vector<std::string>& texts) {
       {{"step", steps_done - 1}, {"texts", Value::List(texts.begin(), texts.end())}});
 }
 
-std::vector<Value> HistogramsRecords(const StepResult& result) {
+std::vector<Value> HistogramsRecords(const StepNumbers& result) {
   if (result.histograms.is_null()) return {};
   constexpr size_t kMost = 1000;
   const Value::Map& all = result.histograms.as_map();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/value.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 
 namespace strata {
 
@@ -41,7 +41,7 @@ Value SamplesRecord(int64_t steps_done, const std::vector<std::string>& texts);
 /// Records {"step", "histograms": {parameter: histogram of its gradient}} of a step that has
 /// histograms (job.histograms). Each record holds at most a thousand parameters, because messages
 /// have a maximum size.
-std::vector<Value> HistogramsRecords(const StepResult& result);
+std::vector<Value> HistogramsRecords(const StepNumbers& result);
 
 /// Returns [{"path", "digest", "norm"}, ...].
 Value DigestsValue(const std::vector<TensorDigest>& digests);

@@ -25,8 +25,8 @@ int64_t StepsOf(const Job& job, int64_t per_epoch) {
   return std::max<int64_t>(1, std::llround(std::ceil(steps * (1 - kRounding))));
 }
 
-int64_t TotalSteps(const Job& job, const Engine& engine) {
-  const int64_t steps = StepsOf(job, engine.steps_per_epoch());
+int64_t TotalSteps(const Job& job, int64_t per_epoch) {
+  const int64_t steps = StepsOf(job, per_epoch);
   if (steps == 0) throw ConfigError("epochs: this data has no end; give steps instead");
   return steps;
 }
@@ -36,13 +36,13 @@ namespace {
 /// One training: its progress, and who is told of it.
 class Training {
  public:
-  Training(const Job& job, const Plan& plan, Engine& engine, TrainObserver& observer,
+  Training(const Job& job, const Plan& plan, TrainEngine& engine, TrainObserver& observer,
            Script* script)
       : job_(job),
         engine_(engine),
         observer_(observer),
         script_(script),
-        steps_(TotalSteps(job, engine)),
+        steps_(TotalSteps(job, engine.steps_per_epoch())),
         eval_every_(EverySteps(job.eval.every, engine.steps_per_epoch())),
         done_(engine.start().step),
         samples_(SamplesOf(job, plan)) {}
@@ -188,7 +188,7 @@ class Training {
   }
 
   const Job& job_;
-  Engine& engine_;
+  TrainEngine& engine_;
   TrainObserver& observer_;
   Script* const script_;
   const int64_t steps_;
@@ -201,7 +201,7 @@ class Training {
 
 }  // namespace
 
-bool Train(const Job& job, const Plan& plan, Engine& engine, TrainObserver& observer,
+bool Train(const Job& job, const Plan& plan, TrainEngine& engine, TrainObserver& observer,
            Script* script) {
   return Training(job, plan, engine, observer, script).Run();
 }

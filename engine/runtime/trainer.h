@@ -6,6 +6,7 @@
 
 #include "engine/job/job.h"
 #include "engine/layers/script.h"
+#include "engine/plan/plan.h"
 #include "engine/runtime/engine.h"
 
 namespace strata {
@@ -38,8 +39,8 @@ class TrainObserver {
 /// `per_epoch` steps each, rounded up, at least one. 0 if the job has epochs and its data have no
 /// end (`per_epoch` is 0).
 int64_t StepsOf(const Job& job, int64_t per_epoch);
-/// The same for an engine's data. Throws ConfigError for epochs of data without end.
-int64_t TotalSteps(const Job& job, const Engine& engine);
+/// The same, but throws ConfigError for epochs of data without end.
+int64_t TotalSteps(const Job& job, int64_t per_epoch);
 
 /// Trains the remaining steps. All ranks call it together, as they call the engine. Returns false
 /// if the training was ended by RequestStop().
@@ -62,7 +63,7 @@ int64_t TotalSteps(const Job& job, const Engine& engine);
 ///   no callbacks run. An error in a callback ends the training.
 /// The engine stays open. Throws ConfigError as Texts() does if the model cannot write
 /// eval.samples.
-bool Train(const Job& job, const Plan& plan, Engine& engine, TrainObserver& observer,
+bool Train(const Job& job, const Plan& plan, TrainEngine& engine, TrainObserver& observer,
            Script* script = nullptr);
 
 }  // namespace strata

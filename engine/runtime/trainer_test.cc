@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 /// An engine that does no work and records its calls.
-class FakeEngine : public Engine {
+class FakeEngine : public TrainEngine {
  public:
   StepResult TrainStep(MicroBatches*) override {
     calls.push_back(Str("step ", steps));
@@ -41,7 +41,6 @@ class FakeEngine : public Engine {
     if (steps == save_at) result.save = SaveReport{.step = steps, .path = "runs/a"};
     return result;
   }
-  EvalResult EvalBatch(MicroBatches&, Outputs*) override { return {}; }
   EvalResult EvaluateTestData() override {
     calls.push_back("eval");
     EvalResult result = {.loss = 0.25, .samples = 100, .metric = 0.975, .has_metric = true};
@@ -49,11 +48,6 @@ class FakeEngine : public Engine {
     result.stop = steps == leave_at;
     if (steps == worse_at) result.why_stopped = "stopped: worse";
     return result;
-  }
-  void PredictBatch(MicroBatches&, Outputs&) override {}
-  std::optional<Predicted> PredictTestData(int64_t part) override {
-    calls.push_back(Str("predict ", part));
-    return std::nullopt;
   }
   TextReport BeginTexts(const TextRequest& request) override {
     calls.push_back("texts");
@@ -75,20 +69,10 @@ class FakeEngine : public Engine {
     calls.push_back(Str("finish save ", steps));
     return {.step = steps, .path = "runs/a"};
   }
-  std::optional<SaveReport> WaitForSave() override { return std::nullopt; }
   SaveReport SaveBest() override {
     calls.push_back(Str("save best ", steps));
     return {.step = steps, .path = "runs/a/best", .error = best_error};
   }
-  RecutReport Recut(const std::vector<int>& cuts) override { return {.step = steps, .cuts = cuts}; }
-  void RequestStop() override { calls.push_back("stop"); }
-  void RequestSave() override { calls.push_back("save soon"); }
-  void set_record_gradients(bool) override {}
-  std::vector<TensorDigest> Parameters() override { return {}; }
-  void ReadTensor(const std::string&, Kind, Outputs&) override {}
-  void Abort(const std::string& why) override { calls.push_back("abort " + why); }
-  std::string Position() const override { return "rank 0 (stage 0): 1F3"; }
-  void Close() override { calls.push_back("close"); }
 
   int64_t steps = 0;
   int64_t per_epoch = 0;
@@ -536,20 +520,16 @@ TEST_F(SamplesTest, WhatTheModelCannotWriteIsRefusedFirst) {
 }
 
 TEST(TotalStepsTest, EpochsAreCountedInSteps) {
-  FakeEngine engine;
-  engine.per_epoch = 10;
-  EXPECT_EQ(TotalSteps(JobOf(0, 3, 0, false), engine), 30);
-  EXPECT_EQ(TotalSteps(JobOf(0, 0.5, 0, false), engine), 5);
-  EXPECT_EQ(TotalSteps(JobOf(0, 0.01, 0, false), engine), 1);
-  EXPECT_EQ(TotalSteps(JobOf(0, 0.24, 0, false), engine), 3);
-  EXPECT_EQ(TotalSteps(JobOf(7, 3, 0, false), engine), 7);
-  engine.per_epoch = 100;
-  EXPECT_EQ(TotalSteps(JobOf(0, 0.07, 0, false), engine), 7) << "0.07 * 100 is above 7";
+  EXPECT_EQ(TotalSteps(JobOf(0, 3, 0, false), 10), 30);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.5, 0, false), 10), 5);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.01, 0, false), 10), 1);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.24, 0, false), 10), 3);
+  EXPECT_EQ(TotalSteps(JobOf(7, 3, 0, false), 10), 7);
+  EXPECT_EQ(TotalSteps(JobOf(0, 0.07, 0, false), 100), 7) << "0.07 * 100 is above 7";
 }
 
 TEST(TotalStepsTest, EpochsNeedDataWithAnEnd) {
-  FakeEngine engine;
-  EXPECT_THAT(ConfigErrorOf([&] { TotalSteps(JobOf(0, 1, 0, false), engine); }),
+  EXPECT_THAT(ConfigErrorOf([] { TotalSteps(JobOf(0, 1, 0, false), 0); }),
               HasSubstr("this data has no end"));
 }
 

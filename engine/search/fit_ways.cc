@@ -1,7 +1,7 @@
 // A kind of change (Kind) is a list of variants, from the one that costs least to the one that
 // saves most memory. WaysToFit() takes of each kind the cheapest variant that fits. A combination
-// of kinds has the variants that take one of each; to keep them few, recomputation and smaller
-// micro-batches take part with their last variant only.
+// of kinds has the variants that take one of each; to keep them few, smaller micro-batches take
+// part with their last variant only.
 #include "engine/search/fit_ways.h"
 
 #include <algorithm>
@@ -30,13 +30,12 @@ Job Every(Job job, int layers) {
   return job;
 }
 
+/// The choice by recompute_choice.h keeps to the limit with the least work. Without job.memory it
+/// has no limit and recomputes nothing; then each layer runs again.
 std::vector<Variant> Recomputing(const Job& job, const PlanNeeds&) {
-  Job stages = job;
-  stages.recompute = {.method = RecomputeSpec::Method::kStages};
-  return {{"--recompute=true", stages},
-          {"--recompute=every:4", Every(job, 4)},
-          {"--recompute=every:2", Every(job, 2)},
-          {"--recompute=every:1", Every(job, 1)}};
+  Job chosen = job;
+  chosen.recompute = {.method = RecomputeSpec::Method::kAuto};
+  return {{"--recompute=auto", chosen}, {"--recompute=every:1", Every(job, 1)}};
 }
 
 std::vector<Variant> SmallerMicroBatches(const Job& job, const PlanNeeds&) {
@@ -105,7 +104,7 @@ class Ways {
       std::vector<Variant> changed;
       for (const Variant& before : variants) {
         std::vector<Variant> own = kKinds[kind](before.job, now_);
-        if (is_combined_ && kKinds[kind] != MoreStages && own.size() > 1) {
+        if (is_combined_ && kKinds[kind] == SmallerMicroBatches && own.size() > 1) {
           own.erase(own.begin(), own.end() - 1);
         }
         for (Variant& variant : own) {

@@ -18,17 +18,21 @@ using ::testing::Not;
 
 /// The needs of a job by simple numbers: 300 bytes of weights, gradients and optimizer, of which
 /// each stage has a share and ZeRO shards a third, and 100 bytes of activations a sample. Samples
-/// take 1 s, and 0.3 s more where layers run forward again.
+/// take 1 s, and 0.3 s more where all layers run forward again, which leaves a quarter of the
+/// activations. A choice of layers keeps as many as the memory allows.
 std::optional<PlanNeeds> ByNumbers(const Job& job) {
   const Batch batch = ResolveBatch(job.batch);
   const int pipe = std::max(job.parallel.pipe, 1), data = std::max(job.parallel.data, 1);
-  const bool each = job.recompute.method == RecomputeSpec::Method::kEvery;
   const int64_t state = 200 + 100 / (job.zero ? data : 1);
-  const int64_t kept =
-      100 * batch.micro_batch_size / (each ? 4 / std::min(job.recompute.every, 4) : 1);
+  const int64_t all = 100 * batch.micro_batch_size;
+  int64_t kept = job.recompute.method == RecomputeSpec::Method::kEvery ? all / 4 : all;
+  if (job.recompute.method == RecomputeSpec::Method::kAuto && job.memory > 0) {
+    kept = std::clamp(job.memory - state / pipe, all / 4, all);
+  }
+  const double again = 0.4 * static_cast<double>(all - kept) / static_cast<double>(all);
   const auto samples = static_cast<double>(batch.size);
   return PlanNeeds{.memory = state / pipe + kept,
-                   .step = samples * (each ? 1.3 : 1) / pipe + 0.1 * batch.micro_batches,
+                   .step = samples * (1 + again) / pipe + 0.1 * batch.micro_batches,
                    .samples = batch.size * data,
                    .ranks = pipe * data,
                    .data = data,
@@ -39,6 +43,11 @@ Job JobOf(int pipe, int data, int64_t micro_batch_size) {
   Job job;
   job.parallel = {pipe, data, 1};
   job.batch = ResolveBatch({.micro_batches = 4, .micro_batch_size = micro_batch_size});
+  return job;
+}
+
+Job WithMemory(Job job, int64_t memory) {
+  job.memory = memory;
   return job;
 }
 
@@ -57,15 +66,25 @@ TEST(WaysToFit, AreTheBestOfEachKind) {
       // All kinds fit; more ranks are dearer than more time.
       {JobOf(1, 1, 4),
        650,
-       {"--batch.micro_batches=8 --batch.micro_batch_size=2", "--recompute=every:2",
+       {"--batch.micro_batches=8 --batch.micro_batch_size=2", "--recompute=every:1",
         "--zero=1 --data=2"}},
+      // With a limit in the job, layers are chosen to keep to it.
+      {WithMemory(JobOf(1, 1, 4), 650),
+       650,
+       {"--batch.micro_batches=8 --batch.micro_batch_size=2", "--recompute=auto",
+        "--zero=1 --data=2"}},
+      {WithMemory(JobOf(1, 1, 4), 390),
+       390,
+       {"--recompute=auto --batch.micro_batches=16 --batch.micro_batch_size=1",
+        "--batch.micro_batches=16 --batch.micro_batch_size=1 --zero=1 --data=2",
+        "--batch.micro_batches=16 --batch.micro_batch_size=1 --pipe=2"}},
       // Recomputation alone is not enough.
       {JobOf(1, 1, 4),
        390,
        {"--recompute=every:1 --batch.micro_batches=16 --batch.micro_batch_size=1",
         "--batch.micro_batches=16 --batch.micro_batch_size=1 --zero=1 --data=2",
         "--batch.micro_batches=16 --batch.micro_batch_size=1 --pipe=2"}},
-      {JobOf(1, 2, 1), 360, {"--zero=1", "--recompute=every:2", "--pipe=2"}},
+      {JobOf(1, 2, 1), 360, {"--zero=1", "--recompute=every:1", "--pipe=2"}},
       // All of them together.
       {JobOf(1, 1, 4),
        70,
@@ -85,7 +104,7 @@ TEST(WaysToFit, LeavesOutWhatIsImpossible) {
     return tried.parallel.data > 1 ? std::nullopt : ByNumbers(tried);
   };
   EXPECT_EQ(FlagsOf(WaysToFit(job, *predict(job), 600, predict)),
-            (std::vector<std::string>{"--recompute=every:2", "--pipe=2"}));
+            (std::vector<std::string>{"--recompute=every:1", "--pipe=2"}));
   EXPECT_THAT(
       WaysToFit(job, *predict(job), 600, [](const Job&) { return std::optional<PlanNeeds>(); }),
       IsEmpty());

@@ -7,10 +7,13 @@
 #include "engine/base/fields/quantity.h"
 #include "engine/base/text.h"
 #include "engine/forecast/forecast_text.h"
+#include "engine/forecast/planned_program.h"
 #include "engine/job/parameter_groups.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/search/cluster/job_network.h"
+#include "engine/search/cluster/simulated_run.h"
+#include "engine/search/plan_job.h"
 
 namespace strata::search {
 namespace {
@@ -34,7 +37,7 @@ Recompute HeldRecompute(const RecomputeSpec& spec) {
   if (spec.method == Method::kStages) return Recompute::kStages;
   if (spec.method == Method::kEvery && spec.every == 1) return Recompute::kLayers;
   throw ConfigError(
-      "the planner tries recompute = false, true and {every=1}; leave it out, or give "
+      "the planner tries recompute = false, true, {every=1} and \"auto\"; leave it out, or give "
       "one of these");
 }
 
@@ -64,7 +67,8 @@ Space HeldSpace(const Job& job, const Value& given) {
   if (given.Has("schedule") && job.schedule.name != "auto") space.schedules = {HeldSchedule(job)};
   if (given.Has("stages_per_rank") && job.stages_per_rank > 0)
     space.stages_per_rank = {job.stages_per_rank};
-  if (given.Has("recompute")) space.recompute = {HeldRecompute(job.recompute)};
+  if (given.Has("recompute") && job.recompute.method != RecomputeSpec::Method::kAuto)
+    space.recompute = {HeldRecompute(job.recompute)};
   if (given.Has("zero")) space.zero = {job.zero};
   if (SeesAtOnce(job.optimizer) != OptionTable::Sees::kElements) {
     space.zero = {0};  // such an optimizer cannot share its parameters over ranks
@@ -81,50 +85,111 @@ Space HeldSpace(const Job& job, const Value& given) {
   return space;
 }
 
+// ---- The choice of single layers
+
+/// A plan with a longer stage keeps its coarse way: the choice for 100 layers takes half a second,
+/// and its time grows with the square of their number.
+constexpr int kMostChosen = 100;
+
+/// The candidate's own job on the cluster, whose costs and links hold.
+Job JobOf(const Candidate& candidate, Job job) {
+  job.parallel = {candidate.pipe, candidate.data, candidate.model};
+  job.schedule = {candidate.schedule, "", {}};
+  job.stages_per_rank = candidate.stages_per_rank;
+  job.batch = {0, candidate.micro_batches, candidate.micro_batch_size};
+  job.partition = {"cuts", candidate.bounds, {}};
+  job.recompute = {.method = RecomputeSpec::Method::kAuto};
+  job.zero = candidate.zero;
+  job.memory = candidate.memory;
+  job.costs.clear();
+  job.links.clear();
+  return job;
+}
+
+/// Chooses layer by layer what the plan recomputes, if it recomputes something and its step gets
+/// shorter.
+void ChooseLayers(const Job& job, const Cluster& cluster, Script* script, FoundPlan& found) {
+  Candidate candidate = found.candidate;
+  if (candidate.recompute == Recompute::kNone) return;
+  for (int stage = 0; stage < candidate.stages(); ++stage) {
+    if (candidate.bounds[stage + 1] - candidate.bounds[stage] > kMostChosen) return;
+  }
+  candidate.recompute = Recompute::kAuto;
+  candidate.memory = static_cast<int64_t>(cluster.memory());
+  const Job placed = JobOf(candidate, job);
+  try {
+    const Plan plan = PlanJob(placed, {.gpus = cluster.devices(), .links = cluster.links}, script);
+    const auto micro_batches = static_cast<int>(candidate.micro_batches);
+    const StepEvaluation step =
+        SimulateRun(placed, plan, TrainingProgram(placed, plan, micro_batches, script), cluster, {},
+                    {}, script)
+            .usual;
+    if (step.step < found.forecast.step) found = {std::move(candidate), step};
+  } catch (const ConfigError&) {
+    // No choice fits: that of a long stage is not exact.
+  }
+}
+
+void ChooseLayers(const Job& job, const Space& space, const Cluster& cluster, Script* script,
+                  FoundPlans& found) {
+  if (!space.recompute.empty()) return;
+  for (FoundPlan& plan : found.best) ChooseLayers(job, cluster, script, plan);
+  std::ranges::stable_sort(found.best, {},
+                           [](const FoundPlan& plan) { return plan.forecast.step; });
+}
+
 // ---- Changes of the cluster
 
-void Ask(JobCosts& costs, const Cluster& cluster, Space space, std::string change,
-         const SearchLimits& limits, JobSearch& search) {
-  space.below = search.result.best.front().forecast.step;
+void Ask(JobCosts& costs, const Cluster& cluster, const Space& space, std::string change,
+         Script* script, const SearchLimits& limits, JobSearch& search) {
   JobNetwork network(costs, cluster);
-  const FoundPlans result = SearchPlans(network, cluster, space, 1, limits);
+  FoundPlans result = SearchPlans(network, cluster, space, 1, limits);
+  ChooseLayers(costs.job(), space, cluster, script, result);
   WhatIf what_if{.change = std::move(change), .is_cut_short = result.is_cut_short};
   constexpr double kWorthIt = 0.999;
-  if (!result.best.empty() && result.best.front().forecast.step < kWorthIt * space.below) {
+  const double now = search.result.best.front().forecast.step;
+  if (!result.best.empty() && result.best.front().forecast.step < kWorthIt * now) {
     what_if.step = result.best.front().forecast.step;
     what_if.candidate = result.best.front().candidate;
   }
   search.what_ifs.push_back(std::move(what_if));
 }
 
-void AskAll(JobCosts& costs, const Space& space, SearchLimits limits, JobSearch& search) {
-  limits.actions /= 5;
-  limits.seconds /= 5;
+/// A part of the limits. The search for plans gets seven tenths, and each of the at most three
+/// changes of the cluster one.
+SearchLimits Tenths(SearchLimits limits, int tenths) {
+  limits.actions = limits.actions / 10 * tenths;
+  limits.seconds = limits.seconds / 10 * tenths;
+  return limits;
+}
+
+void AskAll(JobCosts& costs, const Space& space, Script* script, const SearchLimits& limits,
+            JobSearch& search) {
   const Cluster& cluster = search.cluster;
   Cluster larger = cluster;
   larger.device.memory *= 2;
-  Ask(costs, larger, space, Str(FormatBytes(larger.device.memory), " per device"), limits, search);
+  Ask(costs, larger, space, Str(FormatBytes(larger.device.memory), " per device"), script, limits,
+      search);
   if (cluster.links) return;  // measured links are not changed
   if (cluster.devices_per_node > 1) {
     Cluster faster = cluster;
     faster.within.bandwidth *= 2;
-    Ask(costs, faster, space, FormatBandwidth(faster.within.bandwidth) + " within nodes", limits,
-        search);
+    Ask(costs, faster, space, FormatBandwidth(faster.within.bandwidth) + " within nodes", script,
+        limits, search);
   }
   if (cluster.nodes > 1) {
     Cluster faster = cluster;
     faster.between.bandwidth *= 2;
-    Ask(costs, faster, space, FormatBandwidth(faster.between.bandwidth) + " between nodes", limits,
-        search);
+    Ask(costs, faster, space, FormatBandwidth(faster.between.bandwidth) + " between nodes", script,
+        limits, search);
   }
 }
 
 // ---- Text
 
 std::string ShowRecompute(Recompute recompute) {
-  return recompute == Recompute::kNone     ? "no"
-         : recompute == Recompute::kLayers ? "layers"
-                                           : "stages";
+  constexpr const char* kTexts[] = {"no", "layers", "stages", "auto"};
+  return kTexts[static_cast<int>(recompute)];
 }
 
 /// A part of the step in seconds. All but the last are means over the ranks until the last backward
@@ -229,14 +294,16 @@ JobSearch SearchFor(const Job& asked, const Value& given, const ClusterRequest& 
   const Job job = WithWholeLayers(asked, "the search");
   JobSearch search;
   search.cluster = MakeCluster(request);
-  const Space space = HeldSpace(job, given);
+  Space space = HeldSpace(job, given);
   search.batch = space.batch;
   JobCosts costs(job, script);
   JobNetwork network(costs, search.cluster);
-  search.result = SearchPlans(network, search.cluster, space, top, limits);
+  search.result = SearchPlans(network, search.cluster, space, top, Tenths(limits, 7));
   search.notices = costs.refusals();
   CheckFound(search);
-  AskAll(costs, space, limits, search);
+  space.below = search.result.best.front().forecast.step;
+  ChooseLayers(job, space, search.cluster, script, search.result);
+  AskAll(costs, space, script, Tenths(limits, 1), search);
   return search;
 }
 
@@ -244,6 +311,8 @@ Value KeysOf(const Candidate& candidate) {
   Value keys = strata::KeysOf(candidate);
   if (candidate.recompute == Recompute::kLayers) {
     keys.Set("recompute", Value::MakeMap({{"every", 1}}));
+  } else if (candidate.recompute == Recompute::kAuto) {
+    keys.Set("recompute", "auto").Set("memory", candidate.memory);
   } else {
     keys.Set("recompute", candidate.recompute == Recompute::kStages);
   }

@@ -42,9 +42,11 @@ struct JobSearch {
 /// job's: batch.size times the data degree. `given`: job keys (overrides.h) that were set beside
 /// the script; if they are among the searched ones (parallel, schedule, stages_per_rank,
 /// batch.micro_batches and micro_batch_size, recompute, zero, partition), the search keeps their
-/// values. `limits` are those of the search; each change of the cluster gets a fifth of them.
-/// Throws ConfigError as JobCosts does, for a key whose value the planner does not support (named),
-/// and if nothing fits into the memory, with the smallest memory that would suffice.
+/// values. Of the best plans, those that recompute get the choice of layers with the shortest step
+/// (recompute = "auto"), unless `given` holds another. `limits` are those of the search and
+/// of the changes of the cluster together. Throws ConfigError as JobCosts does, for a key whose
+/// value the planner does not support (named), and if nothing fits into the memory, with the
+/// smallest memory that would suffice.
 JobSearch SearchFor(const Job& job, const Value& given, const ClusterRequest& request, int top,
                     Script* script, const SearchLimits& limits = {});
 

@@ -78,11 +78,8 @@ TEST(JobNetwork, NeedsShapes) {
   EXPECT_THAT(ConfigErrorOf([&] { JobCosts(job, nullptr); }), HasSubstr("needs the shapes"));
 }
 
-TEST(SearchFor, ItsKeysMakeThePlanThatItPredicts) {
-  const Job job = Wide(6, 4096);
-  const JobSearch search = SearchFor(job, {}, Devices(8), 5, nullptr);
-  EXPECT_EQ(search.batch, 32);
-  ASSERT_FALSE(search.result.best.empty());
+/// Requires that the keys of every plan that was found make the plan that was predicted.
+void ExpectKeysMakePlans(const JobSearch& search, const Job& job) {
   for (const FoundPlan& found : search.result.best) {
     Job planned = job;
     const Candidate& candidate = found.candidate;
@@ -100,6 +97,10 @@ TEST(SearchFor, ItsKeysMakeThePlanThatItPredicts) {
       planned.recompute.method = RecomputeSpec::Method::kEvery;
       planned.recompute.every = 1;
     }
+    if (candidate.recompute == Recompute::kAuto) {
+      planned.recompute.method = RecomputeSpec::Method::kAuto;
+      planned.memory = candidate.memory;
+    }
     const Plan plan = PlanJob(planned, {.gpus = 8}, nullptr);
     const auto micro_batches = static_cast<int>(candidate.micro_batches);
     const SimulatedRun run =
@@ -107,7 +108,37 @@ TEST(SearchFor, ItsKeysMakeThePlanThatItPredicts) {
                     search.cluster, {}, {}, nullptr);
     EXPECT_DOUBLE_EQ(run.usual.step, found.forecast.step);
     EXPECT_DOUBLE_EQ(run.usual.memory, found.forecast.memory);
+    EXPECT_LE(run.usual.memory, search.cluster.memory());
   }
+}
+
+TEST(SearchFor, ItsKeysMakeThePlanThatItPredicts) {
+  const Job job = Wide(6, 4096);
+  const JobSearch search = SearchFor(job, {}, Devices(8), 5, nullptr);
+  EXPECT_EQ(search.batch, 32);
+  ASSERT_FALSE(search.result.best.empty());
+  ExpectKeysMakePlans(search, job);
+}
+
+TEST(SearchFor, ChoosesTheLayersOfPlansThatRecompute) {
+  Job job = Wide(12, 1024);
+  job.batch = {.size = 0, .micro_batches = 8, .micro_batch_size = 1 << 14};
+  job.parallel = {0, 1, 1};
+  Value given = Value::MakeMap({{"parallel", Value::MakeMap({{"data", 1}, {"model", 1}})}});
+  given.Set("batch", Value::MakeMap({{"micro_batches", 8}, {"micro_batch_size", 1 << 14}}));
+  ClusterRequest request = Devices(4);
+  request.memory = "2600MB";
+  const JobSearch search = SearchFor(job, given, request, 5, nullptr);
+  const FoundPlan& best = search.result.best.front();
+  ASSERT_EQ(best.candidate.recompute, Recompute::kAuto) << SearchText(search);
+  ExpectKeysMakePlans(search, job);
+  EXPECT_EQ(KeysOf(best.candidate)["memory"], Value(best.candidate.memory));
+
+  job.recompute = {.method = RecomputeSpec::Method::kStages};
+  given.Set("recompute", true);
+  const JobSearch held = SearchFor(job, given, request, 5, nullptr);
+  EXPECT_EQ(held.result.best.front().candidate.recompute, Recompute::kStages);
+  EXPECT_GT(held.result.best.front().forecast.step, best.forecast.step);
 }
 
 TEST(SearchFor, HoldsWhatIsGiven) {
@@ -172,6 +203,23 @@ TEST(SearchFor, SaysWhatDoesNotFitAndWhatWouldHelp) {
                     HasSubstr("\n  schedule        = \"")));
   const Value record = SearchRecord(search);
   EXPECT_EQ(record["plans"].as_list().size(), search.result.best.size());
+}
+
+TEST(SearchFor, SharesItsLimitsWithTheChangesOfTheCluster) {
+  const Job job = Wide(3, 512);
+  const Cluster cluster = MakeCluster(Devices(8));
+  JobCosts costs(job, nullptr);
+  JobNetwork network(costs, cluster);
+  const auto suffice = [&](int64_t actions) {
+    return !SearchPlans(network, cluster, {.batch = 32}, 5, {.actions = actions}).is_cut_short;
+  };
+  int64_t least = 1000;
+  while (!suffice(least)) least += least / 5;
+  const auto is_cut_short = [&](int64_t actions) {
+    return SearchFor(job, {}, Devices(8), 5, nullptr, {.actions = actions}).result.is_cut_short;
+  };
+  EXPECT_TRUE(is_cut_short(least));
+  EXPECT_FALSE(is_cut_short(10 * (least / 7 + 1)));
 }
 
 TEST(SimulateRun, ShowsThousandsOfRanksWithWhatIsSlow) {

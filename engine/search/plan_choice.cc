@@ -33,8 +33,9 @@ constexpr double kMoreMemory = 1.1;
 /// A schedule whose price is higher than the best by more than this share is not tried with cuts of
 /// its own.
 constexpr double kNearly = 0.05;
-/// A plan that has never run here must be better by this share than those that have.
-constexpr double kNews = 0.03;
+/// A plan that has never run here must be better by this share than those that have: the times of
+/// equal runs differ by as much.
+constexpr double kNews = 0.05;
 /// Limits of the effort: kMostSearched is in actions of one program that is searched, kMostTried in
 /// actions of all steps that are evaluated. With them a choice takes a second or two and is the
 /// same on every machine.

@@ -65,7 +65,7 @@ TEST(PlanJobAuto, NoNamedWayIsFaster) {
     const Job job = AutoJob(pipe, 6);
     const PlanOptions options = {.measure = Measuring(Uneven())};
     const Plan chosen = PlanJob(job, options, nullptr);
-    ASSERT_EQ(chosen.costs->seconds_from, SecondsFrom::kMeasuredLayers);
+    ASSERT_EQ(chosen.costs->seconds_from, SecondsFrom::kMeasured);
     const double seconds = SecondsOf(job, chosen);
     EXPECT_TRUE(AccumulatesInOrder(TrainingProgram(job, chosen, 6, nullptr))) << "other bits";
     Job simple = job;
@@ -229,7 +229,7 @@ TEST(PlanJobAuto, OneStageIsPredictedByWhatIsKnown) {
   is_known = true;
   const Plan plan = PlanJob(job, options, nullptr);
   ASSERT_NE(plan.costs, nullptr);
-  EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kMeasuredLayers);
+  EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kMeasured);
   ::setenv("STRATA_RATES", "stated", 1);
   EXPECT_EQ(PlanJob(job, options, nullptr).costs, nullptr);
   ::unsetenv("STRATA_RATES");
@@ -241,7 +241,7 @@ Measure Remembering(double all, double own, std::vector<PlanTraits>& asked) {
     EXPECT_TRUE(task.only_known) << "nothing is measured for it";
     asked.push_back(task.plan);
     Profile profile;
-    profile.seconds_from = SecondsFrom::kEarlierRuns;
+    profile.ran = {RanPlan()};
     const double seconds = (task.plan.places.empty() ? all : own) / 1e3;
     if (seconds > 0) {
       profile.layers.assign(task.job->layers.size(), {seconds, seconds, seconds});
@@ -259,7 +259,7 @@ TEST(PlanJobAuto, IsPredictedByItsOwnRuns) {
     PlanOptions options = {.measure = Remembering(1, 2, asked), .wants_known = true};
     const Plan plan = PlanJob(job, options, nullptr);
     EXPECT_EQ(plan.costs->layers[3].forward.seconds, 2e-3);
-    EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kEarlierRuns);
+    EXPECT_EQ(plan.costs->seconds_from, SecondsFrom::kMeasured);
     EXPECT_THAT(asked, ElementsAre(PlanTraits(), TraitsOf(plan)));
     options.measure = Remembering(1, 0, asked);
     EXPECT_EQ(PlanJob(job, options, nullptr).costs->layers[3].forward.seconds, 1e-3)
@@ -275,7 +275,6 @@ TEST(PlanJobAuto, ANewPlanMustBeWorthMoreThanOneThatHasRun) {
   const auto plan_of = [&](const std::vector<RanPlan>& ran) {
     const Measure measure = [&](const MeasureTask& task) {
       Profile profile = Measuring(weights)(task);
-      profile.seconds_from = SecondsFrom::kEarlierRuns;
       profile.ran = ran;
       return profile;
     };
@@ -283,7 +282,7 @@ TEST(PlanJobAuto, ANewPlanMustBeWorthMoreThanOneThatHasRun) {
     return RanPlan{plan.bounds, plan.stage_ranks(), plan.schedule};
   };
   const RanPlan before = plan_of({});
-  while (plan_of({}) == before) weights[0] += 0.1;  // until another plan is better by a percent
+  while (plan_of({}) == before) weights[0] += 0.1;  // until another plan is a little better
   EXPECT_EQ(plan_of({before}), before);
   const RanPlan bad = {{0, 3, 16}, {0, 1}, "1f1b"}, unknown = {{0, 3, 16}, {1, 0}, "gpipe"};
   EXPECT_EQ(plan_of({bad, before, unknown}), before) << "of those that ran the best";

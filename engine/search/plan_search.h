@@ -9,6 +9,14 @@
 // those only two cuts are tried, the one with the fastest slowest stage and the one with the least
 // lower bound, and then the bounds of the winners are moved while that helps (climb.h).
 //
+// Only three ways of recomputing are searched: nothing, each layer by itself, each stage as a
+// whole. They are bounds: no choice takes less time than the first, and the others say before there
+// are cuts or a program whether a candidate can fit at all. The choice layer by layer
+// (recompute_choice.h) depends on the program and on the cuts, and takes as long as simulating some
+// hundred steps. So SearchFor() (job_search.h) makes it for the winners only. It is worth much
+// there: GPT-2 with 24 layers of width 1024, 16 micro-batches of 4, on 8 A100 has a step of 3.17 s
+// in 8 GB with each layer recomputed, and of 2.82 s with chosen layers; 3.13 and 2.68 s in 12 GB.
+//
 // A search that has used up its effort gives the best so far, and says how much shorter a step can
 // be at most that it has not looked at: the nodes that are left have lower bounds.
 #pragma once

@@ -31,7 +31,7 @@ ModelCosts CostsOf(std::vector<LayerCost> layers) {
   costs.layers = std::move(layers);
   costs.moments = 1;
   costs.state_bytes = 4;
-  costs.seconds_from = SecondsFrom::kMeasuredLayers;
+  costs.seconds_from = SecondsFrom::kMeasured;
   return costs;
 }
 

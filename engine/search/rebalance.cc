@@ -78,7 +78,7 @@ std::string ToText(const BetterCuts& better) {
 BetterCuts ParseBetterCuts(const std::string& text, const ModelCosts& known) {
   const Value value = Value::FromJson(text);
   ModelCosts costs = known;
-  costs.seconds_from = SecondsFrom::kEarlierRuns;
+  costs.seconds_from = SecondsFrom::kMeasured;
   const Value::List& seconds = value["seconds"].as_list();
   const auto set = [&](LayerCost& cost, size_t i) {
     const Value::List& passes = seconds.at(i).as_list();
@@ -145,7 +145,7 @@ std::optional<BetterCuts> Rebalancer::AfterStep(const MeasuredStep& step, int64_
 void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
   if (!base_) {
     base_ = Scaled(*plan_.costs, plan_.bounds, Ratios(stages, *plan_.costs, plan_));
-    base_->seconds_from = SecondsFrom::kEarlierRuns;
+    base_->seconds_from = SecondsFrom::kMeasured;
   } else if (learnt_at_ != plan_.bounds) {
     LearnFromMove(stages);
   }

@@ -234,7 +234,7 @@ TEST_F(RebalancerTest, StaysOffWhereItWouldNotDo) {
   EXPECT_THAT(why_not([](Job&, Plan& plan) { plan.costs = nullptr; }), HasSubstr("not known"));
   EXPECT_THAT(why_not([](Job&, Plan& plan) {
                 ModelCosts costs = *plan.costs;
-                costs.seconds_from = SecondsFrom::kStatedRates;
+                costs.seconds_from = SecondsFrom::kStated;
                 plan.costs = std::make_shared<const ModelCosts>(costs);
               }),
               HasSubstr("not known"));

@@ -1,5 +1,7 @@
 // RecomputeChoice: implements recompute = "auto". It chooses which layers run forward again, so
-// that every rank stays within the memory limit and the step is as short as possible.
+// that every rank stays within the memory limit and the step is as short as possible. Nothing else
+// chooses single layers: plans, plans with other cuts (rebalance.h), ways to fit (fit_ways.h) and
+// the best plans of a search (job_search.h) all get them here.
 //
 // The program is given, and the peak of a rank depends only on the rank's own stages. So each rank
 // is solved by itself: among the ways to recompute its stages (cost/recompute_front.h) it takes

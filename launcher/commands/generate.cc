@@ -90,7 +90,7 @@ class GenerateJob : public InferenceJob {
       texts.Write(engine, nullptr, [](size_t, const std::string&, bool) {});
       return;
     }
-    Begun(engine, reporter);
+    Begun(engine.start(), reporter);
     TextReporter shown(texts, reporter);
     const auto start = Clock::now();
     const auto since = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };

@@ -68,9 +68,9 @@ void InferenceJob::ExpectWeights(const Job& job) {
   if (job.weights.from.empty() && job.resume.empty()) throw ConfigError(kNoWeights);
 }
 
-void InferenceJob::Begun(const Engine& engine, RankReporter& reporter) {
-  if (engine.start().from.empty()) throw ConfigError(kNoWeights);
-  for (const std::string& note : engine.start().notes) reporter.Send(NoteMessage(note));
+void InferenceJob::Begun(const StartReport& start, RankReporter& reporter) {
+  if (start.from.empty()) throw ConfigError(kNoWeights);
+  for (const std::string& note : start.notes) reporter.Send(NoteMessage(note));
 }
 
 Value NoteMessage(const std::string& text) {

@@ -25,7 +25,7 @@ class InferenceJob : public RankJob {
   static void ExpectWeights(const Job& job);
   /// Reports what the engine started from. Throws ConfigError if it started from initial values,
   /// because the folder of saves is empty.
-  static void Begun(const Engine& engine, RankReporter& reporter);
+  static void Begun(const StartReport& start, RankReporter& reporter);
 };
 
 /// A message for the user that is not a result; it goes to standard error.

@@ -24,13 +24,14 @@
 namespace strata::launcher {
 namespace {
 
-/// Returns a Measure that also writes the result to the file, if one is given.
+/// Returns a Measure that also writes a result with all layers to the file, if one is given.
 Measure Keeping(Measure measure, const Value& file) {
   if (file.is_null()) return measure;
   return [measure = std::move(measure), path = file.as_string()](const MeasureTask& task) {
     CheckWritable(path);
     const Profile profile = measure(task);
-    WriteFile(path, ProfileValue(profile, task).ToJson(1) + "\n");
+    const bool has_all = !profile.layers.empty() && profile.is_whole;
+    if (has_all) WriteFile(path, ProfileValue(profile, task).ToJson(1) + "\n");
     return profile;
   };
 }

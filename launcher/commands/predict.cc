@@ -188,7 +188,7 @@ class PredictJob : public TestDataJob {
             RankReporter& reporter) override {
     std::optional<Predictions> predictions;
     if (rank == 0) {
-      Begun(engine, reporter);
+      Begun(engine.start(), reporter);
       predictions.emplace(path_, OptionsOfSamples(job, script), what_);
       if (predictions->parts() != done_) throw WorldError(Str("another process writes ", path_));
     }
@@ -234,7 +234,7 @@ class EvalJob : public TestDataJob {
                           "loss = nn.CrossEntropyLoss{} or another"));
   }
   void Work(const Job&, Engine& engine, Script&, int rank, RankReporter& reporter) override {
-    if (rank == 0) Begun(engine, reporter);
+    if (rank == 0) Begun(engine.start(), reporter);
     const EvalResult result = engine.EvaluateTestData();
     if (result.stop) return reporter.Stopped();
     if (rank != 0) return;

@@ -26,7 +26,8 @@ namespace {
 /// reporting its last position.
 class AbortsEngine {
  public:
-  AbortsEngine(RankReporter& reporter, Engine& engine) : reporter_(reporter), engine_(engine) {
+  AbortsEngine(RankReporter& reporter, ControlEngine& engine)
+      : reporter_(reporter), engine_(engine) {
     reporter.OnAbort([&engine](const std::string& why) { engine.Abort(why); },
                      [&engine] { return engine.Position(); });
     reporter.OnNote([&engine] { engine.NoteStacks(); });
@@ -41,14 +42,14 @@ class AbortsEngine {
 
  private:
   RankReporter& reporter_;
-  Engine& engine_;
+  ControlEngine& engine_;
 };
 
 /// While an object lives, and if the job has saves, SIGTERM asks the engine to stop after the
 /// current step, and SIGUSR1 asks it for a save.
 class StopsEngine {
  public:
-  StopsEngine(RankReporter& reporter, Engine& engine, const Job& job) : reporter_(reporter) {
+  StopsEngine(RankReporter& reporter, ControlEngine& engine, const Job& job) : reporter_(reporter) {
     if (job.save.dir.empty()) return;
     reporter_.OnStop([&engine] { engine.RequestStop(); }, [&engine] { engine.RequestSave(); });
   }

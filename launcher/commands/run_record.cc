@@ -77,7 +77,7 @@ std::string TensorsDifference(const Sides& sides, const std::string& kind,
                               : sides.Show(Str("the number of ", kind, "s"), a.size(), b.size());
 }
 
-std::string StepDifference(const Sides& sides, const StepResult& a, const StepResult& b) {
+std::string StepDifference(const Sides& sides, const StepNumbers& a, const StepNumbers& b) {
   std::string difference = LossesDifference(sides, a.micro_batch_losses, b.micro_batch_losses);
   if (difference.empty()) difference = NumberDifference(sides, "the loss", a.loss, b.loss);
   if (difference.empty()) {
@@ -91,7 +91,7 @@ std::string StepDifference(const Sides& sides, const StepResult& a, const StepRe
 
 }  // namespace
 
-Value VerifiedStepValue(const StepResult& result) {
+Value VerifiedStepValue(const StepNumbers& result) {
   const auto& losses = result.micro_batch_losses;
   return Value::MakeMap({{"step", result.step},
                          {"loss", result.loss},
@@ -100,8 +100,8 @@ Value VerifiedStepValue(const StepResult& result) {
                          {"gradients", DigestsValue(result.gradients)}});
 }
 
-StepResult VerifiedStepFrom(const Value& value) {
-  StepResult result;
+StepNumbers VerifiedStepFrom(const Value& value) {
+  StepNumbers result;
   result.step = value["step"].as_int();
   result.loss = NumberOf(value["loss"]);
   result.grad_norm = NumberOf(value["grad_norm"]);

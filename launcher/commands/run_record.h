@@ -5,21 +5,21 @@
 #include <vector>
 
 #include "engine/base/value.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 
 namespace strata::launcher {
 
 /// All results of a training that must not depend on how it was cut into stages.
 struct RunRecord {
   std::string name;                      ///< shown to the user: "pipe 3, 1f1b, gloo"
-  std::vector<StepResult> steps;         ///< with losses of micro-batches and gradients
+  std::vector<StepNumbers> steps;        ///< with losses of micro-batches and gradients
   std::vector<TensorDigest> parameters;  ///< after the last step
 };
 
 /// The recorded part of a step (step, loss, grad_norm, micro_batch_losses, gradients) as the
 /// content of a message, and back.
-Value VerifiedStepValue(const StepResult& result);
-StepResult VerifiedStepFrom(const Value& value);
+Value VerifiedStepValue(const StepNumbers& result);
+StepNumbers VerifiedStepFrom(const Value& value);
 
 /// The first difference between two trainings, with step, tensor and both values; "" when there is
 /// none. The order is: for each step its losses, the gradients by layer and the gradient's norm;

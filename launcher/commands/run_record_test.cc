@@ -14,7 +14,7 @@ RunRecord Recorded(const std::string& name) {
   RunRecord run;
   run.name = name;
   for (int64_t step = 0; step < 2; ++step) {
-    StepResult result;
+    StepNumbers result;
     result.step = step;
     result.loss = 0.1;
     result.grad_norm = 2.5;
@@ -125,7 +125,7 @@ TEST_F(FirstDifferenceTest, MissingThings) {
 TEST(VerifiedStepTest, SurvivesTheWay) {
   RunRecord sent = Recorded("a"), received = Recorded("b");
   sent.steps[0].loss = std::nan("");
-  for (StepResult& step : received.steps) step = StepResult();
+  for (StepNumbers& step : received.steps) step = StepNumbers();
   for (size_t i = 0; i < sent.steps.size(); ++i) {
     const std::string json = VerifiedStepValue(sent.steps[i]).ToJson();
     received.steps[i] = VerifiedStepFrom(Value::FromJson(json));

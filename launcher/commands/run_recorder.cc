@@ -45,7 +45,7 @@ Value PlannedMessage(const PlannedRun& run) {
                                                               {"rounding", run.rounding}}));
 }
 
-Value VerifiedStepMessage(const StepResult& result) {
+Value VerifiedStepMessage(const StepNumbers& result) {
   return TypedMessage(kStep).Set(kContent, VerifiedStepValue(result));
 }
 

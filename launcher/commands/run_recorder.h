@@ -28,7 +28,7 @@ struct PlannedRun {
 /// The messages of a recorded training, in their order. The starter sends the first, rank 0 the
 /// others.
 Value PlannedMessage(const PlannedRun& run);
-Value VerifiedStepMessage(const StepResult& result);
+Value VerifiedStepMessage(const StepNumbers& result);
 Value ParametersMessage(const std::vector<TensorDigest>& parameters);
 
 class RunRecorder : public JobListener {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/base/value.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 #include "launcher/process/job_process.h"
 #include "launcher/process/waiting.h"
 #include "launcher/report/line_log.h"

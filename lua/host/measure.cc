@@ -154,7 +154,7 @@ Profile Measured(const MeasureTask& task, MeasureIn where, ProfileCache& cache, 
     profile = MeasureNow(task, cache, state);
   }
   if (task.most_seconds > 0 && std::ranges::count(profile.layers, PassSeconds()) > 0) {
-    profile.seconds_from = SecondsFrom::kMeasuredRates;  // the time did not suffice for all layers
+    profile.is_whole = false;  // the time did not suffice for all layers
     return profile;
   }
   cache.Add(task, profile);

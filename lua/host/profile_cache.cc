@@ -203,7 +203,7 @@ Profile ProfileCache::Known(const MeasureTask& task) const {
     found += best ? 1 : 0;
   }
   if (found == 0) return {};
-  if (!rest || found < count) known.seconds_from = SecondsFrom::kMeasuredRates;
+  if (!rest || found < count) known.is_whole = false;
   return known;
 }
 
@@ -292,7 +292,6 @@ Profile ProfileCache::Median(const Runs& runs) {
     return Quantile(std::move(numbers), 0.5);
   };
   Profile result = runs.back().profile;
-  result.seconds_from = SecondsFrom::kEarlierRuns;
   for (double PassSeconds::*pass : kPasses) {
     result.loss.*pass = median([=](const Profile& run) { return run.loss.*pass; });
     for (size_t i = 0; i < result.layers.size(); ++i) {

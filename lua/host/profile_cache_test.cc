@@ -39,16 +39,15 @@ class ProfileCacheTest : public ::testing::Test {
 
   ProfileCache Open() const { return {task_, "LibTorch 2"}; }
 
-  Profile Taken(double seconds, SecondsFrom from) const {
+  Profile Taken(double seconds) const {
     Profile profile;
     profile.layers.assign(job_.layers.size(), {seconds, 2 * seconds, 0});
     profile.loss = {seconds, seconds, 0};
     profile.update = seconds;
-    profile.seconds_from = from;
     return profile;
   }
   void Remember(double seconds, std::vector<std::string> places = {"0", "0"}) {
-    Remember(Taken(seconds, SecondsFrom::kEarlierRuns), std::move(places));
+    Remember(Taken(seconds), std::move(places));
   }
   /// Stores a run with layers on these ranks.
   void Remember(const Profile& profile, std::vector<std::string> places,
@@ -82,8 +81,8 @@ TEST_F(ProfileCacheTest, TheNextProcessKnowsWhatARunMeasured) {
   EXPECT_TRUE(Open().Known(task_).layers.empty());
   Remember(3);
   const Profile known = Open().Known(task_);
-  EXPECT_EQ(known.seconds_from, SecondsFrom::kEarlierRuns);
-  EXPECT_EQ(known.layers, Taken(3, SecondsFrom::kEarlierRuns).layers);
+  EXPECT_TRUE(known.is_whole);
+  EXPECT_EQ(known.layers, Taken(3).layers);
   EXPECT_EQ(known.loss, (PassSeconds{3, 3, 0}));
   EXPECT_EQ(known.update, 3);
 }
@@ -91,7 +90,7 @@ TEST_F(ProfileCacheTest, TheNextProcessKnowsWhatARunMeasured) {
 TEST_F(ProfileCacheTest, ARunBesideAnotherProgramDoesNotCount) {
   for (const double seconds : {3, 9}) Remember(seconds);
   EXPECT_EQ(Forward({}), 3);
-  Profile profile = Taken(4, SecondsFrom::kEarlierRuns);
+  Profile profile = Taken(4);
   profile.loss.input_grad = 8;
   profile.update = 1;
   Remember(profile, {"0", "0"});
@@ -122,7 +121,7 @@ TEST_F(ProfileCacheTest, APlanIsKnownByItsOwnRuns) {
 TEST_F(ProfileCacheTest, APlanThatHasNotRunGoesByTheOnesMostLikeIt) {
   AddLayer(32);
   const auto remember = [&](const std::vector<std::string>& places, double seconds) {
-    Profile profile = Taken(seconds, SecondsFrom::kEarlierRuns);
+    Profile profile = Taken(seconds);
     profile.layers[1] = {seconds / 100, 0, 0};
     Remember(profile, places);
   };
@@ -139,17 +138,17 @@ TEST_F(ProfileCacheTest, KnowsEachPlanThatRan) {
   for (const RanPlan& ran : {one, other, one}) {
     MeasureTask task = task_;
     task.plan = {{"0", "1"}, "gloo", ran};
-    Open().AddRun(task, Taken(3, SecondsFrom::kEarlierRuns));
+    Open().AddRun(task, Taken(3));
   }
   EXPECT_THAT(Open().Known(task_).ran, ElementsAre(one, other));
 }
 
 TEST_F(ProfileCacheTest, AnotherScheduleIsFartherThanASmallLayerAndNearerThanALargeOne) {
-  Remember(Taken(3, SecondsFrom::kEarlierRuns), {"0", "0"}, "gpipe");
+  Remember(Taken(3), {"0", "0"}, "gpipe");
   EXPECT_EQ(Forward({"0", "0"}, "1f1b"), 3);
-  Remember(Taken(5, SecondsFrom::kEarlierRuns), {"0", "1"}, "1f1b");
+  Remember(Taken(5), {"0", "1"}, "1f1b");
   EXPECT_EQ(Forward({"0", "0"}, "1f1b"), 3) << "a half of the time is elsewhere";
-  Profile small_layer = Taken(4, SecondsFrom::kEarlierRuns);
+  Profile small_layer = Taken(4);
   small_layer.layers[1] = {0.1, 0, 0};
   Remember(small_layer, {"0", "2"}, "1f1b");
   EXPECT_EQ(Forward({"0", "0"}, "1f1b"), 4);
@@ -174,7 +173,7 @@ TEST_F(ProfileCacheTest, RunsWithoutAllLayersTellNothing) {
 }
 
 TEST_F(ProfileCacheTest, AFileOfAnEarlierProgramIsRead) {
-  Open().Add(task_, Taken(2, SecondsFrom::kMeasuredLayers));
+  Open().Add(task_, Taken(2));
   Remember(3);
   std::ifstream file(File());
   Value value = Value::FromJson(std::string(std::istreambuf_iterator<char>(file), {}));
@@ -199,25 +198,25 @@ TEST_F(ProfileCacheTest, AFileOfAnEarlierProgramIsRead) {
 }
 
 TEST_F(ProfileCacheTest, LayersThatTakeNoTimeAreKnownToo) {
-  Profile profile = Taken(3, SecondsFrom::kEarlierRuns);
+  Profile profile = Taken(3);
   profile.layers[1] = {};
   Remember(profile, {"0", "0"});
-  EXPECT_EQ(Open().Known(task_).seconds_from, SecondsFrom::kEarlierRuns);
+  EXPECT_TRUE(Open().Known(task_).is_whole);
 }
 
 TEST_F(ProfileCacheTest, RunsAreBetterThanLayersAlone) {
-  Open().Add(task_, Taken(1, SecondsFrom::kMeasuredLayers));
-  EXPECT_EQ(Open().Known(task_).seconds_from, SecondsFrom::kMeasuredLayers);
+  Open().Add(task_, Taken(1));
+  EXPECT_EQ(Open().Known(task_).layers[0].forward, 1);
   Remember(3);
   EXPECT_EQ(Open().Known(task_).layers[0].forward, 3);
-  EXPECT_EQ(Open().Find(task_)->layers[0].forward, 1) << "what a partition by time asks for";
+  EXPECT_EQ(Open().Find(task_)->layers[0].forward, 1) << "what they took alone";
 }
 
 TEST_F(ProfileCacheTest, OfALayerMoreTheOthersAreKnown) {
   Remember(3);
   AddLayer(32);
   const Profile known = Open().Known(task_);
-  EXPECT_EQ(known.seconds_from, SecondsFrom::kMeasuredRates);
+  EXPECT_FALSE(known.is_whole);
   EXPECT_EQ(known.layers[1].forward, 3);
   EXPECT_EQ(known.layers[2], PassSeconds());
 }
@@ -225,7 +224,7 @@ TEST_F(ProfileCacheTest, OfALayerMoreTheOthersAreKnown) {
 TEST_F(ProfileCacheTest, OtherJobsTakeTheMeanOfLayersThatAreAlike) {
   job_.layers = {job_.layers[0], job_.layers[0], job_.layers[0]};
   task_.outputs = {task_.input, task_.input, task_.input};
-  Profile profile = Taken(3, SecondsFrom::kEarlierRuns);
+  Profile profile = Taken(3);
   profile.layers[2].forward = 6;
   Remember(profile, {"0", "0", "0"});
   EXPECT_EQ(Open().Known(task_).layers[2].forward, 6);
@@ -237,9 +236,9 @@ TEST_F(ProfileCacheTest, OtherJobsTakeTheMeanOfLayersThatAreAlike) {
 TEST_F(ProfileCacheTest, AnotherOptimizerIsNotThatOfTheRun) {
   Remember(3);
   job_.optimizer.options.Set("lr", 0.2);
-  EXPECT_EQ(Open().Known(task_).seconds_from, SecondsFrom::kEarlierRuns) << "as long as before";
+  EXPECT_TRUE(Open().Known(task_).is_whole) << "as long as before";
   job_.optimizer.options.Set("momentum", 0.9);
-  EXPECT_EQ(Open().Known(task_).seconds_from, SecondsFrom::kMeasuredRates);
+  EXPECT_FALSE(Open().Known(task_).is_whole);
 }
 
 TEST_F(ProfileCacheTest, OtherCircumstancesKnowNothing) {
@@ -262,13 +261,13 @@ TEST_F(ProfileCacheTest, OtherCircumstancesKnowNothing) {
 }
 
 TEST_F(ProfileCacheTest, WhatOthersDisturbedEndsAndRunsStay) {
-  Open().Add(task_, Taken(1, SecondsFrom::kMeasuredLayers));
+  Open().Add(task_, Taken(1));
   Remember(3);
   std::ifstream file(File());
   Value value = Value::FromJson(std::string(std::istreambuf_iterator<char>(file), {}));
   std::ofstream(File()) << value.Set("disturbed", 1).ToJson();
   EXPECT_FALSE(Open().Find(task_));
-  EXPECT_EQ(Open().Known(task_).seconds_from, SecondsFrom::kEarlierRuns);
+  EXPECT_TRUE(Open().Known(task_).is_whole);
 }
 
 TEST_F(ProfileCacheTest, ARunThatCannotBeKeptIsForgotten) {

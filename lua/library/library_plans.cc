@@ -49,9 +49,7 @@ Script* ScriptOf(lua_State* L) { return &State::Core::Of(L).owner.script(); }
 PlanOptions OptionsHere(lua_State* L, const Plan* like = nullptr) {
   PlanOptions options = {.gpus = GpuCount(),
                          .measure = MeasureHere(State::Of(L), MeasureIn::kThisProcess)};
-  const SecondsFrom from = like && like->costs ? like->costs->seconds_from : SecondsFrom::kNowhere;
-  options.wants_seconds = from == SecondsFrom::kMeasuredLayers;
-  options.wants_rates = from != SecondsFrom::kNowhere;
+  options.wants_rates = like && like->costs && like->costs->has_seconds();
   return options;
 }
 

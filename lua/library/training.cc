@@ -32,7 +32,7 @@ namespace {
 /// While an object lives, an interrupt of the script aborts the engine's work.
 class AbortOnInterrupt {
  public:
-  AbortOnInterrupt(Limits& limits, Engine& engine)
+  AbortOnInterrupt(Limits& limits, ControlEngine& engine)
       : limits_(limits), engine_(engine), thread_([this] { Run(); }) {}
   ~AbortOnInterrupt() {
     over_ = true;
@@ -47,7 +47,7 @@ class AbortOnInterrupt {
   }
 
   Limits& limits_;
-  Engine& engine_;
+  ControlEngine& engine_;
   std::atomic<bool> over_ = false;
   std::thread thread_;
 };
@@ -55,7 +55,7 @@ class AbortOnInterrupt {
 /// Runs `work` on the engine while other threads may run Lua. An interrupt aborts it with the error
 /// "interrupted".
 template <class Work>
-void RunEngine(State& state, Engine& engine, Work work) {
+void RunEngine(State& state, ControlEngine& engine, Work work) {
   Limits& limits = state.core().limits;
   const Unlocked unlocked(state);
   const AbortOnInterrupt abort(limits, engine);
@@ -139,7 +139,7 @@ Value EvalValue(const EvalResult& result) {
 }
 
 /// Throws if the step was skipped; logs a warning if it was taken with values that are not finite.
-void Tell(const StepResult& step) {
+void Tell(const StepVerdict& step) {
   step.CheckTaken();
   if (!step.nonfinite || step.nonfinite->report.empty()) return;
   STRATA_LOG(kWarning) << step.nonfinite->report;

@@ -64,7 +64,7 @@ def flags_of(keys):
              "--partition=" + ",".join(map(str, keys["partition"]))]
     flags += ["--batch.%s=%d" % size for size in keys["batch"].items()]
     again = keys["recompute"]
-    return flags + ["--recompute=" + (str(again).lower() if isinstance(again, bool) else "every:1")]
+    return flags + ["--recompute=" + ("every:1" if isinstance(again, dict) else str(again).lower())]
 
 
 def search(strata):

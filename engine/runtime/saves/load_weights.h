@@ -8,7 +8,7 @@
 #include "engine/comm/transport.h"
 #include "engine/job/job.h"
 #include "engine/layers/script.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 #include "engine/runtime/saves/training_state.h"
 #include "engine/runtime/watch/progress.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 #include "engine/runtime/saves/saver.h"
 #include "engine/runtime/saves/training_state.h"
 #include "engine/runtime/stage/rank_context.h"

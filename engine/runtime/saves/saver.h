@@ -20,7 +20,7 @@
 #include "engine/checkpoint/save_folder.h"
 #include "engine/comm/transport.h"
 #include "engine/job/job.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 #include "engine/runtime/saves/training_state.h"
 #include "engine/runtime/watch/progress.h"
 

@@ -19,30 +19,30 @@ const Doing kExamines = {-1, "EXAMINE"};
 void NonFiniteSteps::Begin() { stages_.KeepState(); }
 
 bool NonFiniteSteps::End(const Totals& totals, const std::function<std::unique_ptr<Feed>()>& feed,
-                         StepResult& result) {
+                         int64_t step, StepVerdict& verdict) {
   LossScale& scale = stages_.loss_scale();
   const bool overflowed =
       !totals.are_finite() && std::isfinite(totals.mean_loss()) && scale.can_go_back();
   scale.Update(totals.are_finite());
-  result.loss_scale = scale.value();
+  verdict.loss_scale = scale.value();
   if (overflowed) {
     stages_.RestoreState();
     return true;
   }
   const bool was_finite = std::exchange(was_finite_, totals.are_finite());
   if (was_finite_) return false;
-  result.nonfinite = counts() && !was_finite ? NonFinite() : Examine(totals, *feed(), result.step);
-  std::string& report = result.nonfinite->report;
-  const std::string step = Str("step ", result.step + 1);
+  verdict.nonfinite = counts() && !was_finite ? NonFinite() : Examine(totals, *feed(), step);
+  std::string& report = verdict.nonfinite->report;
+  const std::string name = Str("step ", step + 1);
   if (counts()) {
-    if (!report.empty()) report = Str(step, " counts although ", report);
+    if (!report.empty()) report = Str(name, " counts although ", report);
     runner_.Update();
     return false;
   }
   stages_.RestoreState();
-  result.is_taken = context_.job.nonfinite == "skip" && result.nonfinite->has_finite_weights;
-  report = Str(step, result.is_taken ? " was left out: " : " was not taken: ", report);
-  return result.is_taken;
+  verdict.is_taken = context_.job.nonfinite == "skip" && verdict.nonfinite->has_finite_weights;
+  report = Str(name, verdict.is_taken ? " was left out: " : " was not taken: ", report);
+  return verdict.is_taken;
 }
 
 NonFinite NonFiniteSteps::Examine(const Totals& totals, Feed& feed, int64_t step) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/rank_context.h"
 #include "engine/runtime/step/runner.h"
@@ -26,17 +26,16 @@ class NonFiniteSteps {
   /// Keeps a copy of the layers' buffers, which a step changes before its update, in case the step
   /// is skipped or run once more.
   void Begin();
-  /// Collective. `result`: the step's result; `totals`: the runner's. If the totals are not finite,
-  /// the step runs once more on a new feed of the same data to be examined, and the result gets the
-  /// report. With "warn" only the first of several such steps in a row is examined, because the
-  /// later ones already have its weights. Returns true if the step is skipped and the training
-  /// continues.
+  /// Collective. `totals`: of the step number `step`. If they are not finite, the step runs once
+  /// more on a new feed of the same data to be examined, and the verdict gets the report. With
+  /// "warn" only the first of several such steps in a row is examined, because the later ones
+  /// already have its weights. Returns true if the step is skipped and the training continues.
   ///
   /// An overflow of gradients in float16 is a different case while the scale of the loss can still
   /// be lowered: the step is skipped whatever job.nonfinite says, and the scale is lowered on all
   /// ranks.
-  bool End(const Totals& totals, const std::function<std::unique_ptr<Feed>()>& feed,
-           StepResult& result);
+  bool End(const Totals& totals, const std::function<std::unique_ptr<Feed>()>& feed, int64_t step,
+           StepVerdict& verdict);
 
  private:
   bool counts() const { return context_.job.nonfinite == "warn"; }

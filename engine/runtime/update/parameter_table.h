@@ -9,7 +9,7 @@
 #include "engine/base/value.h"
 #include "engine/comm/transport.h"
 #include "engine/layers/axis/axis_comm.h"
-#include "engine/runtime/engine.h"
+#include "engine/runtime/results.h"
 #include "engine/runtime/stage/flat_parameters.h"
 
 namespace strata {

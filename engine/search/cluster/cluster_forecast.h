@@ -22,12 +22,14 @@ enum class Recompute {
   kNone,
   kLayers,  ///< each layer by itself: recompute = {every=1}
   kStages,  ///< each stage as a whole: recompute = true
+  kAuto,    ///< chosen layer by layer (recompute_choice.h); only in a result, it has no table
 };
 
 /// One way to train.
 struct Candidate : Decisions {
   Recompute recompute = Recompute::kNone;
   int zero = 0;
+  int64_t memory = 0;  ///< with kAuto: the bytes of a rank that the choice keeps to
 
   bool operator==(const Candidate&) const = default;
 };
