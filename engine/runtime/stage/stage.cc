@@ -314,8 +314,8 @@ Stage::SegmentOutput Stage::RunLayers(int m, const Segment& segment, Tensors x, 
 /// True if the last layer, whose input is x, and the loss run in chunks. They do not where
 /// something reads the logits.
 bool Stage::RunsInChunks(int m, const Tensors& x) const {
-  return parts_.chunked_head && run_->has_targets && !run_->keep_outputs && !run_->reader &&
-         !run_->examiner && parts_.chunked_head->Takes(x, micro_batches_[m].target);
+  return parts_.chunked_head && !run_->keep_outputs && !run_->reader && !run_->examiner &&
+         parts_.chunked_head->Takes(x, micro_batches_[m].target);
 }
 
 /// Registers a hook that reports when the backward reaches the input of `layer`. Autograd runs the
