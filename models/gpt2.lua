@@ -50,8 +50,7 @@ return strata.job {
       }
     end),
     nn.LayerNorm{opt.dim, name = "ln_f"},
-    strata.tied{"wte", Words{opt.vocab, opt.dim, name = "lm_head"},
-      forward = function(self, x) return F.linear(x, self.weight) end},
+    strata.tied{"wte", nn.Linear{opt.dim, opt.vocab, bias = false, name = "lm_head"}},
   },
   loss      = nn.CrossEntropyLoss{class_dim=-1},  -- a row of scores for each token
   batch     = { micro_batches = 4, micro_batch_size = 2 },

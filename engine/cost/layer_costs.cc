@@ -9,6 +9,7 @@
 #include "engine/cost/stage_runs.h"
 #include "engine/job/parameter_groups.h"
 #include "engine/layers/connections.h"
+#include "engine/layers/head_chunks.h"
 #include "engine/layers/layer_tape.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/own_type.h"
@@ -59,6 +60,17 @@ LayerCost CostOf(const LayerSpec& spec, const TensorSpecs& inputs, const TensorS
                  int model, Script* script, DType compute, const LayerHost& host) {
   LayerTape tape(inputs, spec.input_shard ? model : 1, model, script, compute, host);
   return tape.Finish(TraceLayer(tape, spec, tape.inputs(), outputs));
+}
+
+/// Counts the last layer and the loss in chunks if they run so.
+void RunHeadInChunks(const Job& job, const LayerSpec& head, const TensorSpecs& logits, int model,
+                     const LayerHost& host, ModelCosts& costs) {
+  if (!MayRunInChunks(head, job.loss, model)) return;
+  const auto rows = RowsInChunks(logits.at(0).shape, job.loss, host.is_cpu);
+  if (!rows) return;
+  CountInChunks(head, job.loss, *rows, job.precision.compute, host.is_cpu, costs.layers.back());
+  costs.loss.kept_bytes = costs.loss.backward_scratch = costs.loss.input_bytes = 0;
+  costs.chunk_rows = RowsOfChunk(logits[0].shape.back(), host.is_cpu);
 }
 
 /// Sets the bytes per element of the optimizer state and of the memory that the optimizer step
@@ -121,6 +133,7 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
     LayerTape tape(outputs.back(), layers.back().output_shard ? model : 1, model, script);
     TraceLoss(tape, job.loss);
     costs.loss = tape.Finish({});
+    RunHeadInChunks(job, layers.back(), outputs.back(), model, host, costs);
   }
   return costs;
 }

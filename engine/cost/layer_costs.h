@@ -46,6 +46,9 @@ struct RanPlan {
 struct ModelCosts {
   std::vector<LayerCost> layers;
   LayerCost loss;  ///< computed on the last layer's output
+  /// The rows of a chunk if the last layer and the loss run in chunks (layers/head_chunks.h), else
+  /// 0. With chunks the forward also does the work of their backward, and there are no logits.
+  int64_t chunk_rows = 0;
   /// Number of optimizer state tensors per trainable element; Adam has two (its moments).
   /// LayerCost::extra_state_bytes counts the further state of optimizer groups.
   int moments = 0;

@@ -39,7 +39,8 @@ StageRuns::StageRuns(const ModelCosts& costs, int begin, int end)
     ++first_with_gradient_;
   }
   none_.input_bytes = layer(begin_).input_bytes;
-  none_.output_bytes = none_.forward_peak = layer(end_ - 1).output_bytes;
+  none_.output_bytes = layer(end_ - 1).output_bytes;
+  none_.forward_peak = OutputBytes(end_ - 1);
   AddWork();
   none_.deferred_bytes = none_.input_bytes;
   for (int i = first_with_gradient_; i < end_; ++i) {
@@ -56,8 +57,8 @@ void StageRuns::AddWork() {
   for (int i = begin_; i < end_; ++i) {
     const LayerCost& cost = layer(i);
     none_.forward += cost.forward;
-    if (gives_gradient(i)) none_.input_grad += cost.input_grad;
-    none_.weight_grad += cost.weight_grad;
+    if (gives_gradient(i) && !in_chunks(i)) none_.input_grad += cost.input_grad;
+    if (!in_chunks(i)) none_.weight_grad += cost.weight_grad;
     none_.parameters += cost.parameters;
     none_.weight_bytes += cost.weight_bytes;
     none_.gradient_bytes += cost.gradient_bytes;
@@ -66,7 +67,7 @@ void StageRuns::AddWork() {
   }
   if (!has_loss()) return;
   none_.forward += costs_.loss.forward;
-  none_.input_grad += costs_.loss.input_grad;
+  if (costs_.chunk_rows == 0) none_.input_grad += costs_.loss.input_grad;
 }
 
 void StageRuns::Keep(int i, Chain& chain) const {
@@ -106,7 +107,7 @@ int64_t StageRuns::ForwardPeak(const Run& run) const {
     if (!run.is_recomputed) Keep(i, chain);
     const LayerCost& cost = layer(i);
     const int64_t passing = (chain.counted ? cost.carried_input : cost.input_bytes) +
-                            cost.output_bytes - cost.carried_output;
+                            OutputBytes(i) - cost.carried_output;
     peak = std::max(peak, chain.bytes + passing + cost.forward_scratch);
   }
   return peak;
@@ -119,14 +120,13 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
   int64_t peak = 0;
   if (run.end == end_ && has_loss()) {
     // In half precision the loss takes the output as float32, so its gradient is float32 too.
-    const int64_t gradient = std::max(layer(end_ - 1).output_bytes, costs_.loss.input_bytes);
+    const int64_t gradient = std::max(OutputBytes(end_ - 1), costs_.loss.input_bytes);
     peak = kept.back() + costs_.loss.backward_scratch + gradient;
   }
   for (int i = run.end - 1; i >= std::max(run.begin, first_with_gradient_); --i) {
     const LayerCost& cost = layer(i);
     const bool gives = gives_gradient(i);
-    const int64_t gradients =
-        cost.output_bytes + (gives ? cost.input_bytes - cost.carried_input : 0);
+    const int64_t gradients = OutputBytes(i) + (gives ? cost.input_bytes - cost.carried_input : 0);
     const int64_t scratch = std::max(cost.backward_scratch, gives ? cost.input_grad_scratch : 0);
     const int64_t still = kept[i - run.begin + 1];
     const int64_t deferred = defers ? deferred_after_[i - begin_] : 0;
@@ -146,9 +146,21 @@ RunCost StageRuns::CostOf(const Run& run) const {
     cost.kept_bytes = kept.back();
     cost.keeps_output = run.end == end_ && layer(end_ - 1).keeps_output;
   }
+  if (in_chunks(run.end - 1)) {
+    Work& work = run.is_recomputed ? cost.input_grad : cost.forward;
+    if (gives_gradient(run.end - 1)) work += layer(run.end - 1).input_grad;
+    work += layer(run.end - 1).weight_grad;
+    work += costs_.loss.input_grad;
+  }
   cost.forward_peak = ForwardPeak(run);
   cost.backward_peak = BackwardPeak(run, kept, /*defers=*/false);
   cost.input_grad_peak = BackwardPeak(run, kept, /*defers=*/true);
+  if (in_chunks(run.end - 1) && run.is_recomputed) {  // the chunks are computed after R
+    const LayerCost& head = layer(run.end - 1);
+    const int64_t peak = kept.back() + head.input_bytes + head.forward_scratch;
+    cost.backward_peak = std::max(cost.backward_peak, peak);
+    cost.input_grad_peak = std::max(cost.input_grad_peak, peak);
+  }
   return cost;
 }
 
@@ -169,6 +181,8 @@ StageCost StageRuns::Add(const RunCost& run, StageCost rest, bool is_last_again)
   rest.input_grad_peak = higher(run.input_grad_peak, rest.input_grad_peak);
   rest.kept_bytes += held;
   rest.recompute += run.recompute;
+  rest.forward += run.forward;
+  rest.input_grad += run.input_grad;
   rest.keeps_output |= run.keeps_output;
   return rest;
 }

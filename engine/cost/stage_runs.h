@@ -23,7 +23,11 @@ std::vector<Run> RunsOf(int begin, int end, std::span<const int> segments);
 
 /// The cost of a run for one micro-batch.
 struct RunCost {
-  Work recompute;           ///< the forward of the run, if it is recomputed
+  Work recompute;  ///< the forward of the run, if it is recomputed
+  // The work of a backward that is done in chunks (ModelCosts::chunk_rows): by the forward, or
+  // after a recomputation.
+  Work forward;
+  Work input_grad;
   int64_t input_bytes = 0;  ///< kept of the run's input
   int64_t kept_bytes = 0;   ///< kept until the backward, beside the input
   int64_t again_bytes = 0;  ///< held beside the input after recomputation
@@ -60,6 +64,12 @@ class StageRuns {
 
   const LayerCost& layer(int i) const { return costs_.layers[i]; }
   bool has_loss() const { return end_ == static_cast<int>(costs_.layers.size()); }
+  /// True for the job's last layer if it runs in chunks.
+  bool in_chunks(int i) const {
+    return costs_.chunk_rows > 0 && i + 1 == static_cast<int>(costs_.layers.size());
+  }
+  /// The bytes of the layer's output as a whole; 0 for a head in chunks.
+  int64_t OutputBytes(int i) const { return in_chunks(i) ? 0 : layer(i).output_bytes; }
   bool has_graph(int i) const { return i >= first_with_gradient_; }
   /// True if a gradient of layer i's input is computed.
   bool gives_gradient(int i) const { return begin_ > 0 || i > first_with_gradient_; }

@@ -93,6 +93,20 @@ Job Transformer() {
   return WithRest(job);
 }
 
+/// A language model of many words and few layers: 1,024 rows of logits would take 125 MiB.
+Job ManyWords() {
+  Job job;
+  job.layers = {Make("Embedding", {32000, 256}),
+                Make("TransformerDecoderLayer", {256, 4, 1024, 0.0}), Make("LayerNorm", {256}),
+                Make("Linear", {256, 32000}, {{"bias", false}})};
+  job.input = TensorSpec{{256}, DType::kInt64};
+  job.batch = {.micro_batches = 4, .micro_batch_size = 4};
+  job.optimizer.type = "adamw";
+  job = WithRest(job);
+  job.loss = Make("CrossEntropyLoss", {}, {{"class_dim", -1}});
+  return job;
+}
+
 struct Case {
   const char* name;
   Job job;
@@ -119,6 +133,7 @@ TEST(ForecastMemoryTest, IsWithinATenthOfWhatWasMeasured) {
       {"textlm", With(TextLm(), "1f1b", false, 2), 41.07},
       {"textlm gpipe", With(TextLm(), "gpipe", false, 2), 69.11},
       {"textlm alone", With(TextLm(), "1f1b", false, 1), 47.82},
+      {"many words", With(ManyWords(), "1f1b", false, 1), 428},
       {"transformer", With(Transformer(), "1f1b", false, 2), 476.1},
       {"transformer gpipe", With(Transformer(), "gpipe", false, 2), 654.1},
   };

@@ -32,14 +32,18 @@ std::vector<int> KindsOf(const Job& job, const Plan& plan) {
 }
 
 /// Calls the function for each layer with the entry of its stage, and for the loss with the last
-/// stage's.
+/// stage's. The backward of a head in chunks and of its loss is part of the stage's forward.
 template <class Function>
 void ForEachLayer(ModelCosts& costs, const Plan& plan, const std::vector<StageSeconds>& of_stages,
                   const Function& function) {
-  for (size_t i = 0; i < costs.layers.size(); ++i) {
+  StageSeconds of_head = of_stages.back();
+  if (costs.chunk_rows > 0) of_head.backward = of_head.forward;
+  const size_t head = costs.layers.size() - 1;
+  for (size_t i = 0; i < head; ++i) {
     function(i, costs.layers[i], of_stages[plan.layers[i].stage]);
   }
-  function(costs.layers.size(), costs.loss, of_stages.back());
+  function(head, costs.layers[head], of_head);
+  function(head + 1, costs.loss, of_head);
 }
 
 /// One iteration of Richardson and Lucy's method: scales every kind of layer by the weighted mean

@@ -8,6 +8,7 @@
 
 #include "engine/forecast/planned_program.h"
 #include "engine/forecast/step_costs.h"
+#include "engine/layers/head_chunks.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_testing.h"
 #include "engine/schedule/lowering.h"
@@ -27,6 +28,10 @@ class RunProfileTest : public ::testing::Test {
     job_.partition.method = "cuts";
     job_.partition.bounds = {0, 8, 16};
     job_.schedule.name = "1f1b";
+    plan_ = Planned();
+  }
+
+  Plan Planned() const {
     const Measure measure = [](const MeasureTask&) {
       Profile profile;
       profile.layers.assign(16, {1e-3, 1e-3, 1e-3});
@@ -34,7 +39,7 @@ class RunProfileTest : public ::testing::Test {
       profile.norm = 2e-9;
       return profile;
     };
-    plan_ = PlanJob(job_, {.measure = measure, .wants_seconds = true}, nullptr);
+    return PlanJob(job_, {.measure = measure, .wants_seconds = true}, nullptr);
   }
 
   /// A measured step with these seconds of the stages.
@@ -68,6 +73,7 @@ class RunProfileTest : public ::testing::Test {
 };
 
 TEST_F(RunProfileTest, StagesTakeWhatTheyWereMeasuredToTake) {
+<<<<<<< HEAD
   const MeasuredStep step = Step({{9e-3, 16e-3}, {12e-3, 30e-3}});
   const Profile profile = OfRun(step);
   EXPECT_EQ(profile.seconds_from, SecondsFrom::kMeasured);
@@ -75,6 +81,23 @@ TEST_F(RunProfileTest, StagesTakeWhatTheyWereMeasuredToTake) {
   for (size_t s = 0; s < 2; ++s) {
     EXPECT_NEAR(stages[s].forward / step.stages[s].forward, 1, 1e-9) << s;
     EXPECT_NEAR(stages[s].backward / step.stages[s].backward, 1, 1e-9) << s;
+=======
+  for (const bool in_chunks : {false, true}) {
+    const WithRowsOfChunk rows(in_chunks ? 1 : 1000);
+    if (in_chunks) {  // the forward of the last stage does the work of its head's backward
+      job_.layers[15] = job_.layers[14];
+      plan_ = Planned();
+    }
+    ASSERT_EQ(plan_.costs->chunk_rows > 0, in_chunks);
+    const MeasuredStep step = Step({{9e-3, 16e-3}, {12e-3, 30e-3}});
+    const Profile profile = OfRun(step);
+    EXPECT_EQ(profile.seconds_from, SecondsFrom::kEarlierRuns);
+    const std::vector<StageSeconds> stages = By(profile);
+    for (size_t s = 0; s < 2; ++s) {
+      EXPECT_NEAR(stages[s].forward / step.stages[s].forward, 1, 1e-9) << s;
+      EXPECT_NEAR(stages[s].backward / step.stages[s].backward, 1, 1e-9) << s;
+    }
+>>>>>>> 1c2ec80f0e728b3b4df6fca6051f6aee00d5f5ad
   }
 }
 

@@ -80,6 +80,11 @@ std::string SummaryText(const Plan& plan, const ModelCosts& costs) {
               FormatFlops(total.training_flops * static_cast<double>(plan.batch.micro_batches)));
   if (plan.topology.Size("model") > 1) text += "; on one rank of the model axis";
   if (!plan.class_dim_text.empty()) text += "\n" + plan.class_dim_text;
+  if (costs.chunk_rows > 0) {
+    text += Str("\n", layers.back().path, " and the loss run ", costs.chunk_rows,
+                " rows at a time, so that the whole output never exists; the forward does the work "
+                "of their backward");
+  }
   if (guesses) text += "\n* written in Lua: its work is a guess";
   return text + "\n";
 }

@@ -6,6 +6,7 @@
 #include "engine/base/size_class.h"
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
+#include "engine/layers/head_chunks.h"
 #include "engine/layers/parts.h"
 #include "engine/plan/plan_testing.h"
 
@@ -435,6 +436,30 @@ TEST(StageCostsTest, TheScratchOfAnInputGradientIsOfLayersThatComputeIt) {
   EXPECT_EQ(SumLayers(costs, 0, 2).backward_peak, usual + 1024 - 128);
   costs.layers[1].input_grad_scratch = 100;
   EXPECT_EQ(SumLayers(costs, 0, 2).backward_peak, usual) << "the weight's gradient needs more";
+}
+
+/// The forward of a head in chunks does the work of its backward, or where it is recomputed the
+/// backward does. Nothing of the size of the logits is kept.
+TEST(StageCostsTest, AHeadInChunksDoesItsBackwardInTheForward) {
+  const Job job = JobOf({Make("Linear", {16, 32}), Make("Linear", {32, 1000})}, {64, 16});
+  const ModelCosts whole = Costs(job);
+  const WithRowsOfChunk rows(100);  // of 512
+  const ModelCosts chunks = Costs(job);
+  EXPECT_EQ(whole.chunk_rows, 0);
+  EXPECT_EQ(chunks.chunk_rows, 100);
+  const StageCost one = SumLayers(whole, 1, 2), other = SumLayers(chunks, 1, 2);
+  EXPECT_EQ(other.work().flops, one.work().flops);
+  EXPECT_EQ(other.forward.flops, one.work().flops);
+  EXPECT_EQ(other.backward_seconds() + other.input_grad.flops + other.weight_grad.flops, 0);
+  EXPECT_GT(other.work().bytes, one.work().bytes) << "each chunk reads the weights";
+  const int64_t input = AllocatedBytes(4 * 512 * 32), logits = AllocatedBytes(4 * 512 * 1000);
+  EXPECT_EQ(other.kept_bytes, 2 * input) << "which arrived, and its gradient";
+  EXPECT_EQ(other.deferred_bytes, input);
+  EXPECT_LT(other.forward_peak + other.backward_peak, logits);
+  const StageCost again = SumLayers(chunks, 1, 2, std::vector{-1, 0});
+  EXPECT_EQ(again.work().flops, other.work().flops + again.recompute.flops);
+  EXPECT_EQ(again.forward.flops, again.recompute.flops);
+  EXPECT_GT(again.backward_peak, other.backward_peak) << "the chunks are computed then";
 }
 
 /// On one stage the parts of a layer keep and compute what the whole layer does. The input of a

@@ -13,6 +13,7 @@
 #include "engine/comm/transports/thread_transport.h"
 #include "engine/forecast/memory_forecast.h"
 #include "engine/forecast/planned_program.h"
+#include "engine/layers/head_chunks.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/search/plan_job.h"
 
@@ -165,6 +166,46 @@ TEST_F(MemoryTest, AnEvaluationOfAveragesTakesWhatIsPredicted) {
     EXPECT_NEAR(MemoryOf(rank.rank).peak, state, 2 * kLayer) << "rank " << rank.rank;
   }
   engine->Close();
+}
+
+/// A language model of one rank whose logits are most of its memory: 512 rows of 8,192 classes take
+/// 16 MiB, and a chunk of 64 rows 2 MiB.
+TEST_F(MemoryTest, AHeadInChunksNeedsNoMemoryForLogits) {
+  constexpr int64_t kTexts = 8, kTokens = 64, kWords = 8192, kDim = 32;
+  script_ = testing::ScriptOf([](int64_t i) {
+    const at::Tensor words = at::arange(kTexts * (kTokens + 1)).mul(97).add(i).remainder(kWords);
+    const at::Tensor texts = words.view({kTexts, kTokens + 1});
+    return MicroBatch{{texts.narrow(1, 0, kTokens)}, {texts.narrow(1, 1, kTokens)}};
+  });
+  const auto peak = [&](int64_t rows, const Value::Map& keys) {
+    const WithRowsOfChunk of_chunk(rows);
+    const Job job = testing::MakeJob(
+        {Make("Embedding", {kWords, kDim}), Make("Linear", {kDim, 4 * kDim}), Make("GELU"),
+         Make("Linear", {4 * kDim, kDim}), Make("LayerNorm", {kDim}),
+         Make("Linear", {kDim, kWords}, {{"bias", false}})},
+        Make("CrossEntropyLoss"),
+        testing::With({{"input", MapOf({{"shape", Value::IntList({kTokens})}, {"dtype", "int64"}})},
+                       {"batch", MapOf({{"micro_batches", 2}, {"micro_batch_size", kTexts}})},
+                       {"data", MapOf({{"train", testing::Function(1)}})},
+                       {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.01}})},
+                       {"steps", 8}},
+                      keys));
+    const RankMemory planned = Planned(job, script_).at(0);
+    const auto engine = StartAnew(job);
+    engine->TrainStep();
+    const auto measured = static_cast<double>(engine->TrainStep().peak_memory);
+    engine->Close();
+    EXPECT_NEAR(static_cast<double>(planned.total()) / measured, 1, 0.05)
+        << rows << " rows, " << MapOf(keys).ToJson() << ": " << measured;
+    return measured;
+  };
+  constexpr double kLogits = 4.0 * kTexts * kTokens * kWords;
+  for (const Value::Map& keys :
+       {Value::Map{}, Value::Map{{"recompute", true}}, Value::Map{{"schedule", "gpipe"}},
+        Value::Map{{"precision", "bf16"}}}) {
+    // Whole, the backward has the log-softmax, its gradient and that of the logits; a chunk too.
+    EXPECT_GT(peak(1024, keys), peak(64, keys) + 2.5 * kLogits) << MapOf(keys).ToJson();
+  }
 }
 
 TEST_F(MemoryTest, ASaveThatTheTrainingWaitsForCopiesNothing) {

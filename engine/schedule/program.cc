@@ -156,8 +156,9 @@ bool HasCommunication(const Program& program) {
 }
 
 bool AccumulatesInOrder(const Program& program) {
-  // For each stage: the next micro-batch of B or I, and the next of B or W.
-  std::vector<int> input_grads(program.stages(), 0), weight_grads = input_grads;
+  // For each stage: the next micro-batch of B or I, of B or W, of F and of R.
+  std::vector<int> input_grads(program.stages(), 0), weight_grads = input_grads,
+                                                     forwards = input_grads, again = input_grads;
   bool in_order = true;
   ForEachPart(program.rows, [&](const Action& part) {
     const auto pass = [&](std::vector<int>& next) {
@@ -166,6 +167,9 @@ bool AccumulatesInOrder(const Program& program) {
     };
     if (GivesInputGrad(part.kind)) pass(input_grads);
     if (GivesWeightGrad(part.kind)) pass(weight_grads);
+    if (part.stage + 1 < program.stages()) return;
+    if (part.kind == Kind::kForward) pass(forwards);
+    if (part.kind == Kind::kRecompute) pass(again);
   });
   return in_order;
 }

@@ -57,8 +57,9 @@ int64_t CountActions(const Program& program);
 bool HasCommunication(const Program& program);
 
 /// True if each stage runs its backwards (B and I, and B and W) in ascending order of
-/// micro-batches. Then its gradients add up bit for bit as on one rank; otherwise sums are rounded
-/// in another order.
+/// micro-batches, and the last stage its forwards and recomputations too, which add the gradients
+/// of a head in chunks (layers/head_chunks.h). Then gradients add up bit for bit as on one rank;
+/// otherwise sums are rounded in another order.
 bool AccumulatesInOrder(const Program& program);
 
 /// Writes the program as CSV: a line per rank, a cell per action, an empty cell for an idle action.

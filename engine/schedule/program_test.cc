@@ -46,6 +46,14 @@ TEST(Csv, IsWhatTorchWrites) {
   EXPECT_EQ(ToCsv(program), "0F0,0F1,,0B0,0B1\n,1F0,1B0,1F1,1B1\n");
 }
 
+TEST(AccumulatesInOrder, LooksAtBackwardsAndAtTheLastForwards) {
+  const auto in_order = [](std::string_view csv) { return AccumulatesInOrder(ParseProgram(csv)); };
+  EXPECT_TRUE(in_order("0F1,0F0,0B0,0B1\n1F0,1B0,1F1,1B1\n")) << "only the last stage has a head";
+  EXPECT_FALSE(in_order("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1\n"));
+  EXPECT_FALSE(in_order("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n"));
+  EXPECT_FALSE(in_order("0F0,0F1,0R1,0R0,0B0,0B1\n"));
+}
+
 TEST(Csv, ReadsLoweredPrograms) {
   const std::string csv =
       "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/layers/head_chunks.h"
 #include "engine/layers/kernels/avx512.h"
 #include "engine/schedule/generators/generators.h"
 #include "tests/shadow/training.h"
@@ -65,10 +66,7 @@ std::string FirstDifference(const Outcome& a, const Outcome& b) {
   return text;
 }
 
-class MatrixTest : public ::testing::TestWithParam<Case> {};
-
-TEST_P(MatrixTest, HasTheCpusBitsAndNeitherRacesNorStalls) {
-  const Case& c = GetParam();
+void ExpectTheCpusBits(const Case& c) {
   // Products with few rows have kernels of our own on the CPU alone, which add up in another order;
   // here both use ATen's.
   const WithoutAvx2 exact;
@@ -105,6 +103,17 @@ TEST_P(MatrixTest, HasTheCpusBitsAndNeitherRacesNorStalls) {
                 is_equal ? "equal" : "1e-6", reports.size(), asked.launches / kSteps,
                 asked.transfers / kSteps, asked.waits_in_micro_batches / kSteps,
                 static_cast<double>(asked.waits_in_steps) / kSteps / c.ranks());
+  }
+}
+
+class MatrixTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(MatrixTest, HasTheCpusBitsAndNeitherRacesNorStalls) { ExpectTheCpusBits(GetParam()); }
+
+TEST(HeadInChunksTest, HasTheCpusBitsAndNeitherRacesNorStalls) {
+  const WithRowsOfChunk rows(20);  // of 64
+  for (const Value::Map& more : {Value::Map{}, {{"precision", "fp16"}}, {{"recompute", true}}}) {
+    ExpectTheCpusBits({"tokens", "1f1b", 2, 2, 1, more});
   }
 }
 

@@ -236,6 +236,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   loss.input_shard = specs.back().output_shard;
   if (loss.input_shard) parts.output_parts = axis->size();
   parts.loss = BuildLoss(loss, &script, axis);
+  parts.chunked_head = ChunkedHead::Make(specs.back(), loss, axis ? axis->size() : 1);
   parts.loss_label = Str(Place(loss.where), "the loss ", loss.ToString());
   return parts;
 }

@@ -264,18 +264,18 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
     pass.weight_gradients = micro_batch.weight_gradients;
     pass.stale = parameters_.stale();
   }
-  Tensors output = RunLayers(m, parts_.segments[k], kept.input, pass);
+  auto [output, before_head] = RunLayers(m, parts_.segments[k], kept.input, pass);
   const bool is_end = k + 1 == parts_.segments.size();
-  if (is_end && run != Run::kAgain) CheckOutput(m, output);
+  if (is_end && run != Run::kAgain && !before_head) CheckOutput(m, output);
   if (is_end && is_last()) {
-    if (run_->has_targets) ComputeLoss(m, output);
+    if (run_->has_targets) ComputeLoss(m, output, before_head ? &pass : nullptr);
   } else if (kept.has_graph) {
     kept.roots = RootsOf(output);
   }
   return output;
 }
 
-Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass) {
+Stage::SegmentOutput Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass) {
   const AxisScope axis(parts_.axis);
   const TrainingScope training(pass.training);
   const TokenScope tokens(run_->kept_tokens.empty() ? nullptr : run_->kept_tokens[m]);
@@ -298,6 +298,7 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     if (run_->reports_passing && pass.weight_gradients && i > segment.begin) {
       ReportPassing(x, layer.index);
     }
+    if (i + 1 == parts_.layers.size() && RunsInChunks(m, x)) return {std::move(x), true};
     if (run_->examiner) run_->examiner->Enters(layer.label, layer.index, number(), m, x);
     const Tensors seen = run_->watch ? Copies(x) : Tensors();
     x = TranslateErrors([&] { return layer.label; }, [&] { return ForwardOf(layer, x, pass); });
@@ -307,7 +308,14 @@ Tensors Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& p
     kept.TakeFrom(layer.index, x);
   }
   kept.GiveToOutput(x);
-  return x;
+  return {std::move(x)};
+}
+
+/// True if the last layer, whose input is x, and the loss run in chunks. They do not where
+/// something reads the logits.
+bool Stage::RunsInChunks(int m, const Tensors& x) const {
+  return parts_.chunked_head && !run_->keep_outputs && !run_->reader && !run_->examiner &&
+         parts_.chunked_head->Takes(x, micro_batches_[m].target);
 }
 
 /// Registers a hook that reports when the backward reaches the input of `layer`. Autograd runs the
@@ -328,7 +336,8 @@ std::string Stage::LossOf(int m) const {
   return Str(parts_.loss_label, " (stage ", number(), ", micro-batch ", m, ")");
 }
 
-void Stage::ComputeLoss(int m, const Tensors& output) {
+/// `output`: of the last layer; if that runs in chunks, its input, and its pass is `in_chunks`.
+void Stage::ComputeLoss(int m, const Tensors& output, const Pass* in_chunks) {
   MicroBatch& micro_batch = micro_batches_[m];
   const AxisScope axis(parts_.axis);
   const TrainingScope training(run_->training);
@@ -340,13 +349,18 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   if (examiner) examiner->Enters(parts_.loss_label, end, number(), m, output);
   Tensors exact;
   const auto compute = [&] {
-    exact = is_half() ? WithType(output, parts_.types.compute, at::kFloat) : output;
-    const LossValue loss = parts_.loss->Compute(exact, micro_batch.target);
+    LossValue loss;
+    if (in_chunks) {
+      loss = LossInChunks(m, output[0], *in_chunks);
+    } else {
+      exact = is_half() ? WithType(output, parts_.types.compute, at::kFloat) : output;
+      loss = parts_.loss->Compute(exact, micro_batch.target);
+      if (run_->count_hits) micro_batch.hits = parts_.loss->CountHits(exact, micro_batch.target);
+    }
     WarnWithoutGradient(output, loss.sum);
     micro_batch.segments.back().roots = RootsOf({loss.sum});
     micro_batch.loss = {loss.sum.detach(), loss.weight, loss.device_weight};
     micro_batch.loss_parts = loss_parts.Take();
-    if (run_->count_hits) micro_batch.hits = parts_.loss->CountHits(exact, micro_batch.target);
   };
   const auto where = [&] { return LossOf(m); };
   TranslateErrors(where, [&] { CheckAt(where, compute); });
@@ -358,6 +372,17 @@ void Stage::ComputeLoss(int m, const Tensors& output) {
   }
   if (!examiner) return;
   examiner->LeavesLoss(parts_.loss_label, end, number(), m, micro_batch.loss, micro_batch.target);
+}
+
+/// The loss of the micro-batch, whose last layer has the input `x`, in chunks. Counts its hits.
+LossValue Stage::LossInChunks(int m, const at::Tensor& x, const Pass& pass) {
+  MicroBatch& micro_batch = micro_batches_[m];
+  StageLayer& head = parts_.layers.back();
+  const NamedRange range(head.label.c_str());
+  ChunkedHead::Result result = parts_.chunked_head->Compute(
+      *head.layer, x, micro_batch.target[0], pass, {run_->loss_scale, run_->count_hits});
+  micro_batch.hits = std::move(result.hits);
+  return std::move(result.loss);
 }
 
 /// Warns once about a loss that depends on no parameter (argmax(), detach(), item()): it would

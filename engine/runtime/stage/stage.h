@@ -18,6 +18,7 @@
 #include "engine/layers/loss_scope.h"
 #include "engine/plan/plan.h"
 #include "engine/runtime/engine_script.h"
+#include "engine/runtime/stage/chunked_head.h"
 #include "engine/runtime/stage/copy_stream.h"
 #include "engine/runtime/stage/flat_parameters.h"
 #include "engine/runtime/stage/kept.h"
@@ -53,7 +54,9 @@ struct StageParts {
   /// `is_recomputed` keeps only its input; the others keep their activations. Empty: one segment of
   /// all layers with `is_recomputed`.
   std::vector<Segment> segments;
-  std::unique_ptr<Loss> loss;                ///< set on the last stage, null on all others
+  std::unique_ptr<Loss> loss;  ///< set on the last stage, null on all others
+  /// Set on the last stage if its last layer and the loss may run in chunks.
+  std::unique_ptr<ChunkedHead> chunked_head;
   std::string loss_label = "the loss";       ///< the name of the loss in messages
   std::shared_ptr<AxisComm> axis = nullptr;  ///< the model axis; null if it has one rank
   /// Number of parts into which the last dim of the last layer's output is divided over the model
@@ -93,6 +96,9 @@ enum class Keep { kActivations, kInput };
 /// Half precision: if layers compute in another type than float32, this type replaces float32 in
 /// inputs and in the output of every layer, whatever the cuts. The loss gets float32. Layers inside
 /// other layers convert their own tensors.
+///
+/// Chunks: where the last layer and the loss run in chunks (chunked_head.h), the forward that makes
+/// the graph also adds that layer's weight gradients, and has the gradient of its input.
 ///
 /// Tensors at a boundary: a graph begins at inputs (graph_input.h). Outputs are handed over without
 /// their graph, of which only the roots are kept, so that an output that no backward reads is freed
@@ -176,10 +182,17 @@ class Stage {
   bool has_gradient(size_t segment) const { return !is_first() || segment > 0; }
   bool LearnsBefore(size_t segment) const;
   Tensors RunSegment(int m, size_t k, Run run);
-  Tensors RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass);
+  /// The output of a segment, or, if the last layer runs in chunks with the loss, its input.
+  struct SegmentOutput {
+    Tensors tensors;
+    bool before_head = false;
+  };
+  SegmentOutput RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass);
+  bool RunsInChunks(int m, const Tensors& x) const;
   void ReportPassing(const Tensors& x, int layer);
   std::string LossOf(int m) const;
-  void ComputeLoss(int m, const Tensors& output);
+  void ComputeLoss(int m, const Tensors& output, const Pass* in_chunks);
+  LossValue LossInChunks(int m, const at::Tensor& x, const Pass& pass);
   void WarnWithoutGradient(const Tensors& output, const at::Tensor& sum);
   void RunBackward(int m, bool defer_weights);
   Tensors RunBackward(int m, size_t k, const Tensors& gradients);

@@ -10,7 +10,9 @@
 #include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
+#include "engine/layers/head_chunks.h"
 #include "engine/layers/testing.h"
+#include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/graph_input.h"
 #include "engine/runtime/testing.h"
 
@@ -45,7 +47,10 @@ struct Pipe {
                                 BuildLayer(specs[i], nullptr)});
         shapes = InferLayer(specs[i], shapes, nullptr);
       }
-      if (s + 2 == bounds.size()) parts.loss = BuildLoss(loss, nullptr);
+      if (s + 2 == bounds.size()) {
+        parts.loss = BuildLoss(loss, nullptr);
+        parts.chunked_head = ChunkedHead::Make(specs.back(), loss, 1);
+      }
       parts.loss_label = Str("the loss ", loss.ToString());
       boundaries.push_back(WithType(shapes, DType::kFloat32, FromScalarType(types.compute)));
       stages.push_back(
@@ -210,6 +215,25 @@ TEST(StageTest, EqualsPlainAutograd) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_LT(testing::MaxDifference(gradients[i], leaves[i].grad()), 1e-6);
   }
+}
+
+TEST(StageTest, WhatReadsLogitsGetsThemWhole) {
+  struct : OutputReader {
+    Tensors output;
+    void Read(int, const Tensors& given, const Tensors&) override { output = given; }
+  } reader;
+  const WithRowsOfChunk rows(2);  // of 4
+  Pipe pipe(Layers(), {0, 5}, CrossEntropy(), Input(0));
+  pipe.run.reader = &reader;
+  pipe.Forward(0, Input(0), Target(0));
+  EXPECT_EQ(reader.output.at(0).sizes(), (std::vector<int64_t>{4, 5}));
+  pipe.run.reader = nullptr;
+  Examiner examiner(0, "the data");
+  pipe.run.examiner = &examiner;
+  pipe.Begin();
+  pipe.stages[0]->parameters().parameters().back().value.detach().fill_(INFINITY);
+  pipe.Forward(0, Input(0), Target(0));
+  EXPECT_THAT(examiner.first()->text, HasSubstr("layer 4 Linear(8, 5)"));
 }
 
 TEST(StageTest, TheDataIsNeverDifferentiatedNorChanged) {
