@@ -61,12 +61,14 @@ LayerCost CostOf(const LayerSpec& spec, const TensorSpecs& inputs, const TensorS
   return tape.Finish(TraceLayer(tape, spec, tape.inputs(), outputs));
 }
 
-/// Removes what belongs to the backward from the layers before the first one that learns: their
-/// forward makes no graph, so they keep nothing, and no gradient reaches them.
+/// Removes what belongs to the backward from frozen layers before the first one that learns: their
+/// forward makes no graph, so they keep nothing, and no gradient reaches them. (StageRuns does so
+/// for the layers of the first stage.)
 void DropBackwardsBeforeLearning(std::vector<LayerCost>& layers) {
   const auto learns = [](const LayerCost& cost) { return cost.parameters > 0; };
   const auto first = std::ranges::find_if(layers, learns);
-  if (first == layers.end()) return;  // nothing is trained
+  const auto is_frozen = [](const LayerCost& cost) { return cost.weight_bytes > 0; };
+  if (first == layers.end() || std::none_of(layers.begin(), first, is_frozen)) return;
   for (LayerCost& cost : std::ranges::subrange(layers.begin(), first)) {
     cost.input_grad = cost.weight_grad = {};
     for (LayerPart& part : cost.parts) part.cost.input_grad = part.cost.weight_grad = {};

@@ -113,6 +113,7 @@ TEST(Adapt, FreezesTheRestButWhatTrainNames) {
   const Job other = BuildNet("3\\.1");
   EXPECT_TRUE(other.layers[3].children[0].frozen);
   EXPECT_TRUE(other.layers[4].frozen);
+  EXPECT_TRUE(other.layers[4].children[0].frozen) << "on which its costs depend";
 }
 
 TEST(Adapt, CanonicalFormSaysWhatIsComputed) {

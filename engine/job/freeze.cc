@@ -128,6 +128,12 @@ Selection AllBut(const Selection& selection, const std::vector<LayerSpec>& layer
   return others;
 }
 
+/// Marks a layer and all layers inside it as frozen.
+void FreezeWhole(LayerSpec& layer) {
+  layer.frozen = true;
+  for (LayerSpec& child : layer.children) FreezeWhole(child);
+}
+
 /// Sets `frozen` for the parts of a layer in which no parameter learns, and `frozen_parameters` for
 /// those in which some do, so that the costs of these parts are predicted correctly. `paths` are
 /// the places of `layer` within `whole`: "" or "layers.0.", one for each copy in a stack. A
@@ -150,8 +156,11 @@ void FreezeParts(const LayerSpec& whole, LayerSpec& layer, const std::vector<std
           inside, [&](const std::string& path) { return whole.IsFrozen(path + parameter.name); });
       if (is_frozen) frozen.push_back(parameter.name);
     }
-    part.frozen = !frozen.empty() && frozen.size() == all;
-    if (frozen.empty() || part.frozen) continue;
+    if (frozen.empty()) continue;
+    if (frozen.size() == all) {
+      FreezeWhole(part);
+      continue;
+    }
     part.frozen_parameters = std::move(frozen);
     FreezeParts(whole, part, inside);
   }
@@ -199,7 +208,7 @@ Selection ReadFreeze(const JobKeys& keys, Job& job) {
 
 void Freeze(const JobKeys& keys, Job& job) {
   Selection selection = ReadFreeze(keys, job);
-  for (int index : selection.layers) job.layers[static_cast<size_t>(index)].frozen = true;
+  for (int index : selection.layers) FreezeWhole(job.layers[static_cast<size_t>(index)]);
   for (size_t i = 0; i < job.layers.size(); ++i) {
     LayerSpec& layer = job.layers[i];
     std::vector<std::string>& names = selection.parameters[i];
@@ -210,8 +219,7 @@ void Freeze(const JobKeys& keys, Job& job) {
 void FreezeParameters(LayerSpec& layer, std::vector<std::string> names) {
   const std::vector<ParameterSpec> all = ParametersOf(layer);
   const auto learnable = std::ranges::count(all, false, &ParameterSpec::buffer);
-  layer.frozen = std::ssize(names) == learnable;
-  if (layer.frozen) return;
+  if (std::ssize(names) == learnable) return FreezeWhole(layer);
   layer.frozen_parameters = std::move(names);
   FreezeParts(layer, layer, {""});
 }

@@ -278,13 +278,12 @@ TEST_F(AdaptTest, MergesIntoTheWeights) {
   EXPECT_GT(std::abs(loss({{"adapt", "none"}, {"weights", From(base)}}) - expected), 1e-4);
 }
 
-/// A peak within 5 % of the predicted one, on each of two ranks, and far less than without adapt.
+/// A peak within 5 % of the predicted one, and gradients and moments of the parts only.
 TEST_F(AdaptTest, TakesThePredictedMemory) {
   constexpr int64_t kWidth = 192, kTokens = 64, kRows = 4;
-  script_.data[1] = [](int64_t) {
-    const at::Tensor x = at::ones({kRows, kTokens, kWidth});
-    return MicroBatch{{x}, {x}};
-  };
+  // Made once, outside the ranks, so that only what the engine makes is counted.
+  const at::Tensor x = at::ones({kRows, kTokens, kWidth}), y = x.clone();
+  script_.data[1] = [&](int64_t) { return MicroBatch{{x}, {y}}; };
   const Value::Map options = {{"dim_feedforward", 512}, {"dropout", 0.0}, {"batch_first", true}};
   const LayerSpec encoder = Make("TransformerEncoderLayer", {kWidth, 4}, options);
   const LayerSpec attention = Make("GroupedQueryAttention", {kWidth, 4});
@@ -295,8 +294,6 @@ TEST_F(AdaptTest, TakesThePredictedMemory) {
   for (int i = 0; i < 4; ++i) blocks.insert(blocks.end(), llama.begin(), llama.end());
   const auto keys = [&](const Value& adapt) {
     return Value::Map{{"input", MapOf({{"shape", Value::IntList({kTokens, kWidth})}})},
-                      {"parallel", Pipe(2)},
-                      {"partition", "uniform"},
                       {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", kRows}})},
                       {"data", MapOf({{"train", testing::Function(1)}})},
                       {"optimizer", MapOf({{"1", "adamw"}, {"lr", 1e-4}})},
@@ -312,8 +309,8 @@ TEST_F(AdaptTest, TakesThePredictedMemory) {
     Value adapt;
   };
   for (const Case& c : std::vector<Case>{
-           {"linear", std::vector(8, linear), lora("weight")},
-           {"first frozen", std::vector(8, linear), lora("^[67]")},
+           {"linear", std::vector(96, linear), lora("weight")},
+           {"first frozen", std::vector(96, linear), lora("^(4[89]|[5-9][0-9])\\.")},
            {"llama", blocks, lora("q_proj|v_proj")},
            {"llama, all", blocks, lora("_proj")},
            {"llama, dropout", blocks, lora("_proj", {{"dropout", 0.1}})},
@@ -327,14 +324,14 @@ TEST_F(AdaptTest, TakesThePredictedMemory) {
     };
     const auto engine = Start(job, script_);
     engine->TrainStep();
-    for (int rank = 0; rank < 2; ++rank) ResetPeakMemory(rank);
-    engine->TrainStep();
+    int64_t fullest = 0;
     for (const RankMemory& rank : planned(job)) {
-      const auto total = static_cast<double>(rank.total());
-      EXPECT_NEAR(static_cast<double>(MemoryOf(rank.rank).peak), total, 0.05 * total)
-          << c.name << ", rank " << rank.rank;
+      fullest = std::max(fullest, rank.total());
       EXPECT_LT(rank.gradients + rank.optimizer, rank.weights / 2) << c.name;
     }
+    const auto total = static_cast<double>(fullest);
+    EXPECT_NEAR(static_cast<double>(engine->TrainStep().peak_memory), total, 0.05 * total)
+        << c.name;
     engine->Close();
   }
 }

@@ -96,7 +96,7 @@ TEST(LowRankFiles, SayWhatIsNotComputed) {
     return ErrorOf([&] { ReadPeftConfig(folder.path()); });
   };
   EXPECT_THAT(error(R"(, "use_dora": true)"), HasSubstr("use_dora is true"));
-  EXPECT_THAT(error(R"(, "bias": "all")"), HasSubstr("bias is \"all\""));
+  EXPECT_THAT(error(R"(, "bias": "all")"), HasSubstr("bias is the string \"all\""));
   EXPECT_THAT(error(R"(, "rank_pattern": {"q": 2})"), HasSubstr("rank_pattern is given"));
   EXPECT_THAT(error(R"(, "peft_type": 3)"), HasSubstr("json"));
   error(R"(, "lora_dropout": 0.5, "rank_pattern": {}, "bias": "none")");

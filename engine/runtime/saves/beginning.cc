@@ -286,6 +286,10 @@ Begun BeginTraining(const Job& job, const TrainingState& now, const std::vector<
   }
   if (job.adapt.is_on()) {
     LoadParts(job, state, script, transport, progress);
+    const Value& from = job.adapt.options["from"];
+    if (from.is_string()) {
+      notes.push_back(Str("begins with the low-rank parts of ", from.as_string()));
+    }
   } else {
     load_weights();
   }
