@@ -218,6 +218,48 @@ def llama(strata):
         require("llama/config.json says " + text in trained, "in a training", trained)
 
 
+def adapters(strata):
+    """Low-rank parts beside published weights: trained, written as PEFT does, read back and merged."""
+    job, flags = model(strata, "llama"), ["--device=cpu", *golden("llama")["flags"]]
+    adapt = ["--adapt=lora", "--adapt.rank=2", "--adapt.alpha=8", "--adapt.layers=q_proj|v_proj|down_proj"]
+    base = ["--weights=" + source("llama"), "--weights.map=llama"]
+    shown = strata.run("train", job, *flags, *adapt, *base, "--steps=3", "--save.dir=parts")
+    require("begins with the weights of" in shown and "low-rank" not in shown, "nothing is said of parts", shown)
+    strata.run("export", "parts", "--adapter", "--map=llama", "-o", "peft", says="in adapter_model.safetensors")
+    strata.run("export", "parts", "--merge=" + source("llama"), "--map=llama", "-o", "merged", says="6 tensors changed")
+    with open(strata.path("peft/adapter_config.json")) as file:
+        config = json.load(file)
+    require((config["peft_type"], config["r"], config["lora_alpha"]) == ("LORA", 2, 8), "PEFT's options", config)
+    require("model.layers.0.self_attn.q_proj" in config["target_modules"], "the names of modules", config)
+
+    # The merged weight is W + alpha / rank B A, rounded to the type of W.
+    name = "model.layers.1.mlp.down_proj"
+    a, b = (floats(strata.path("peft"), "base_model.model.%s.lora_%s.weight" % (name, part)) for part in "AB")
+    before, after = (floats(path, name + ".weight") for path in [source("llama"), strata.path("merged")])
+    inputs = len(a) // 2
+    exact = [before[i] + 4 * sum(b[i // inputs * 2 + r] * a[r * inputs + i % inputs] for r in (0, 1))
+             for i in range(len(before))]
+    worst = max(abs(x - y) / max(abs(y), 1e-3) for x, y in zip(after, exact))
+    require(worst <= 2 ** -8 and exact != before and any(b), "the merged weight", worst)
+
+    losses = [float(re.search(r"test loss (\S+)", strata.run("eval", job, *flags, *how)).group(1)) for how in [
+        [*adapt, *base, "--resume=parts"], [*adapt, *base, "--adapt.from=peft"],
+        ["--weights=merged", "--weights.map=llama"]]]
+    require(losses[0] == losses[1] and abs(losses[2] - losses[0]) < 2e-3, "one loss of all three", losses)
+    strata.run("eval", job, *flags, *adapt, *base, code=2, says="its low-rank parts are not given")
+    strata.run("export", "parts", "--map=llama", "-o", "none", code=2, says="--merge=WEIGHTS adds them")
+    shown = strata.run("plan", job, *flags, *adapt)
+    require(re.search(r"trains 416 of \S+ parameters, ", shown), "how many parameters are trained", shown)
+
+
+def floats(folder, name):
+    """The numbers of a tensor in a folder."""
+    dtype, _, content = tensors_of(folder)[name]
+    if dtype == "BF16":  # the upper half of a float32
+        content = b"".join(b"\0\0" + content[i:i + 2] for i in range(0, len(content), 2))
+    return list(struct.unpack("<%df" % (len(content) // 4), content))
+
+
 def vit(strata):
     check(strata, "vit")
     strata.run("inspect", source("vit") + "/pytorch_model.bin", says=": PyTorch, ")

@@ -74,6 +74,7 @@ Value ToValue(const TrainingState& training) {
   if (!training.plan.is_null()) value.Set("plan", training.plan);
   if (training.samples > 0) value.Set("samples", training.samples);
   if (!training.data.is_null()) value.Set("data", training.data);
+  if (!training.base.empty()) value.Set("base", training.base);
   return value.Set("micro_batches", training.micro_batches)
       .Set("micro_batch_size", training.micro_batch_size)
       .Set("seed", training.seed)
@@ -190,6 +191,7 @@ TrainingState ReadTraining(const Value& value, const std::string& source) {
   if (object.Has("plan")) training.plan = object.Object("plan");
   if (object.Has("samples")) training.samples = object.Int("samples", 0);
   if (object.Has("data")) training.data = object.Object("data");
+  if (object.Has("base")) training.base = object.Text("base");
   training.micro_batches = object.Int("micro_batches", 0);
   training.micro_batch_size = object.Int("micro_batch_size", 0);
   training.seed = object.Int("seed", 0);

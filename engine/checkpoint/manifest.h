@@ -88,6 +88,9 @@ struct TrainingState {
   int64_t seed = 0;       ///< seed of initial values, dropout and shuffling
   std::string optimizer;  ///< "adamw"
   Value plan = {};        ///< {pipe, cuts, schedule}; null in saves of older versions
+  /// DigestOfBase() of the weights that a job with `adapt` leaves as they are, and that its save
+  /// does not hold; "" = the save holds all weights.
+  std::string base = {};
   std::string job_name;
   Value job;               ///< Job::ToValue()
   std::string job_digest;  ///< the digest of `job`

@@ -73,6 +73,23 @@ void RunHeadInChunks(const Job& job, const LayerSpec& head, const TensorSpecs& l
   costs.chunk_rows = RowsOfChunk(logits[0].shape.back(), host.is_cpu);
 }
 
+/// Removes what belongs to the backward from frozen layers before the first one that learns: their
+/// forward makes no graph, so they keep nothing, and no gradient reaches them. (StageRuns does so
+/// for the layers of the first stage.)
+void DropBackwardsBeforeLearning(std::vector<LayerCost>& layers) {
+  const auto learns = [](const LayerCost& cost) { return cost.parameters > 0; };
+  const auto first = std::ranges::find_if(layers, learns);
+  const auto is_frozen = [](const LayerCost& cost) { return cost.weight_bytes > 0; };
+  if (first == layers.end() || std::none_of(layers.begin(), first, is_frozen)) return;
+  for (LayerCost& cost : std::ranges::subrange(layers.begin(), first)) {
+    cost.input_grad = cost.weight_grad = {};
+    for (LayerPart& part : cost.parts) part.cost.input_grad = part.cost.weight_grad = {};
+    cost.keeps_input = cost.keeps_output = cost.defers_input = false;
+    cost.kept_bytes = cost.deferred_bytes = 0;
+    cost.backward_scratch = cost.input_grad_scratch = 0;
+  }
+}
+
 /// Sets the bytes per element of the optimizer state and of the memory that the optimizer step
 /// touches.
 void AddOptimizer(const OptimizerSpec& optimizer, DType params, ModelCosts& costs) {
@@ -129,6 +146,7 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
     AddParameters(job, layers, static_cast<int>(i), model, states, cost);
     cost.runs_once = HasMaxNorm(layers[i]);
   }
+  DropBackwardsBeforeLearning(costs.layers);
   if (!input.empty() && !job.loss.type.empty()) {
     LayerTape tape(outputs.back(), layers.back().output_shard ? model : 1, model, script);
     TraceLoss(tape, job.loss);

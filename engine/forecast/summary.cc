@@ -79,6 +79,12 @@ std::string SummaryText(const Plan& plan, const ModelCosts& costs) {
               Plural(plan.batch.micro_batches, "micro-batch"), " ",
               FormatFlops(total.training_flops * static_cast<double>(plan.batch.micro_batches)));
   if (plan.topology.Size("model") > 1) text += "; on one rank of the model axis";
+  if (total.frozen > 0) {
+    const int64_t all = plan.parameters + total.frozen;
+    text += Str(
+        "\ntrains ", FormatCount(plan.parameters), " of ", FormatCount(all), " parameters, ",
+        Printf("%.3g %%", 100.0 * static_cast<double>(plan.parameters) / static_cast<double>(all)));
+  }
   if (!plan.class_dim_text.empty()) text += "\n" + plan.class_dim_text;
   if (costs.chunk_rows > 0) {
     text += Str("\n", layers.back().path, " and the loss run ", costs.chunk_rows,

@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/job/adapt.h"
 #include "engine/job/class_names.h"
 #include "engine/job/data_input.h"
 #include "engine/job/data_source.h"
@@ -296,8 +297,8 @@ WeightsSpec ReadWeights(const JobKeys& keys, const std::vector<LayerSpec>& layer
   return weights;
 }
 
-/// Reads `resume` and `weights`: the save or the weights from which the training starts instead of
-/// initial values.
+/// Reads `resume`, and checks it against `weights`: both say from what the training starts instead
+/// of initial values. Saves of a job that adapts do not have the base, so such a job needs both.
 void ReadStart(const JobKeys& keys, Job& job) {
   job.resume = TextOf(keys["resume"]);
   if (keys["resume"].is_string() && job.resume.empty()) {
@@ -305,13 +306,18 @@ void ReadStart(const JobKeys& keys, Job& job) {
   }
   const bool has_best = !job.save.best.monitor.empty();
   if (job.resume == "best" && has_best) job.resume = job.save.dir + "/best";
-  job.weights = ReadWeights(keys, job.layers);
   // "latest" may be combined with weights: on the first start there is no save and the weights are
   // used; later the save is of the training that began with them.
-  if (!job.resume.empty() && job.resume != kLatestSave && !job.weights.from.empty()) {
+  const bool names_save = !job.resume.empty() && job.resume != kLatestSave;
+  if (names_save && !job.weights.from.empty() && !job.adapt.is_on()) {
     keys.Refuse(
         "resume names a save to go on from and weights begins with weights from elsewhere; keep "
         "one of them (--weights=none leaves out the script's)");
+  }
+  if (names_save && job.adapt.is_on() && !TextOf(job.adapt.options["from"]).empty()) {
+    keys.Refuse(
+        "resume and adapt.from both say with which low-rank parts it begins; keep one of them "
+        "(--adapt.from=none leaves out the script's)");
   }
   if (job.resume == kLatestSave && job.save.dir.empty()) {
     keys.Refuse("resume needs the folder of saves: save = {dir=...}, or resume = \"FOLDER\"");
@@ -376,7 +382,9 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   LayerList list = FlattenLayers(raw.layers, raw.where);
   job.partition = ReadPartition(keys, list);
   job.layers = std::move(list.layers);
+  job.weights = ReadWeights(keys, job.layers);
   Freeze(keys, job);
+  Adapt(keys, job);
   job.recompute = ReadRecompute(keys, job.layers);
   const auto [type, options] = keys.TypedTable("precision", PrecisionTypes(), "float32", "compute");
   job.precision =

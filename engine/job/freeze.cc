@@ -128,18 +128,41 @@ Selection AllBut(const Selection& selection, const std::vector<LayerSpec>& layer
   return others;
 }
 
-/// Sets `frozen` for the parts of a layer in which no parameter learns, so that the costs of these
-/// parts are predicted correctly.
-void FreezeParts(const LayerSpec& whole, LayerSpec& layer, const std::string& prefix) {
+/// Marks a layer and all layers inside it as frozen.
+void FreezeWhole(LayerSpec& layer) {
+  layer.frozen = true;
+  for (LayerSpec& child : layer.children) FreezeWhole(child);
+}
+
+/// Sets `frozen` for the parts of a layer in which no parameter learns, and `frozen_parameters` for
+/// those in which some do, so that the costs of these parts are predicted correctly. `paths` are
+/// the places of `layer` within `whole`: "" or "layers.0.", one for each copy in a stack. A
+/// parameter of a stack's layer counts as frozen if it is frozen in every copy.
+void FreezeParts(const LayerSpec& whole, LayerSpec& layer, const std::vector<std::string>& paths) {
   for (size_t i = 0; i < layer.children.size(); ++i) {
     LayerSpec& part = layer.children[i];
-    const std::string path = Str(prefix, LayerPath(part, static_cast<int>(i)), ".");
-    int64_t learn = 0, frozen = 0;
-    for (const ParameterSpec& parameter : ParametersOf(part)) {
-      if (!parameter.buffer) ++(whole.IsFrozen(path + parameter.name) ? frozen : learn);
+    std::vector<std::string> inside;
+    for (const std::string& path : paths) {
+      for (const std::string& child : ChildPaths(layer, static_cast<int>(i))) {
+        inside.push_back(Str(path, child, "."));
+      }
     }
-    part.frozen = frozen > 0 && learn == 0;
-    if (frozen > 0 && learn > 0) FreezeParts(whole, part, path);
+    std::vector<std::string> frozen;
+    size_t all = 0;
+    for (const ParameterSpec& parameter : ParametersOf(part)) {
+      if (parameter.buffer) continue;
+      ++all;
+      const bool is_frozen = std::ranges::all_of(
+          inside, [&](const std::string& path) { return whole.IsFrozen(path + parameter.name); });
+      if (is_frozen) frozen.push_back(parameter.name);
+    }
+    if (frozen.empty()) continue;
+    if (frozen.size() == all) {
+      FreezeWhole(part);
+      continue;
+    }
+    part.frozen_parameters = std::move(frozen);
+    FreezeParts(whole, part, inside);
   }
 }
 
@@ -185,18 +208,20 @@ Selection ReadFreeze(const JobKeys& keys, Job& job) {
 
 void Freeze(const JobKeys& keys, Job& job) {
   Selection selection = ReadFreeze(keys, job);
-  for (int index : selection.layers) job.layers[static_cast<size_t>(index)].frozen = true;
+  for (int index : selection.layers) FreezeWhole(job.layers[static_cast<size_t>(index)]);
   for (size_t i = 0; i < job.layers.size(); ++i) {
     LayerSpec& layer = job.layers[i];
     std::vector<std::string>& names = selection.parameters[i];
-    if (layer.frozen || names.empty()) continue;
-    if (names.size() == NamesOf(job.layers, static_cast<int>(i)).size()) {
-      layer.frozen = true;
-      continue;
-    }
-    layer.frozen_parameters = std::move(names);
-    FreezeParts(layer, layer, "");
+    if (!layer.frozen && !names.empty()) FreezeParameters(layer, std::move(names));
   }
+}
+
+void FreezeParameters(LayerSpec& layer, std::vector<std::string> names) {
+  const std::vector<ParameterSpec> all = ParametersOf(layer);
+  const auto learnable = std::ranges::count(all, false, &ParameterSpec::buffer);
+  if (std::ssize(names) == learnable) return FreezeWhole(layer);
+  layer.frozen_parameters = std::move(names);
+  FreezeParts(layer, layer, {""});
 }
 
 }  // namespace strata

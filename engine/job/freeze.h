@@ -18,4 +18,8 @@ namespace strata {
 /// REQUIRES: job.layers is set.
 void Freeze(const JobKeys& keys, Job& job);
 
+/// Marks the parameters with these names within the layer as frozen: the whole layer if they are
+/// all that it has.
+void FreezeParameters(LayerSpec& layer, std::vector<std::string> names);
+
 }  // namespace strata

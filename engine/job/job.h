@@ -57,6 +57,19 @@ struct ParameterGroup {
   std::string type = {};
 };
 
+/// Trains low-rank parts beside some weights instead of the weights (adapt.h).
+struct AdaptSpec {
+  std::string type = {};  ///< one of AdaptTypes(); "" = `adapt` is left out
+  Value options = {};     ///< every field of its table
+  /// The base: the parameters that do not learn, by their names in saves, sorted. Saves do not hold
+  /// them.
+  std::vector<std::string> base = {};
+
+  bool is_on() const { return !type.empty(); }
+  /// True for a tensor of the base. `name` is its name in saves.
+  bool IsBase(const std::string& name) const;
+};
+
 /// `type` is one of OptimizerTypes() (job_fields.h); `options` holds every field of its table.
 struct OptimizerSpec {
   std::string type = "sgd";
@@ -236,6 +249,7 @@ struct Job {
   double clip = 0;  ///< largest global gradient norm; 0 = no clipping
   int zero = 0;     ///< 1 = the optimizer's state is sharded over the replicas (ZeRO-1)
   LayerSelector freeze;
+  AdaptSpec adapt;
   RecomputeSpec recompute;
   Precision precision;
   /// The memory limit of a rank's tensors in bytes; 0 = no limit.

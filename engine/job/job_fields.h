@@ -44,6 +44,8 @@ const std::vector<OptionTable>& OptimizerTypes();
 const OptionTable& FindOptimizerType(const std::string& name);
 /// The schedules. A schedule that is a Lua function is not in the table.
 const std::vector<OptionTable>& LrScheduleTypes();
+/// The types of `adapt`.
+const std::vector<OptionTable>& AdaptTypes();
 /// The metrics of job.eval.metrics; true if larger values are better.
 const std::vector<std::pair<std::string, bool>>& MetricTypes();
 /// The fields of a parameter group, without the optimizer's options.

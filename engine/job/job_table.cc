@@ -26,6 +26,11 @@ Value ToValue(const Precision& precision) { return PrecisionToValue(precision); 
 
 Value ToValue(const LayerSelector& selector) { return selector.items; }
 
+Value ToValue(const AdaptSpec& adapt) {
+  if (!adapt.is_on()) return Value();
+  return Value::MakeMap({{"type", adapt.type}, {"options", adapt.options}});
+}
+
 Value ToValue(const ParameterGroup& group) {
   Value value = Value::MakeMap({{"layers", group.layers.items}, {"parameters", group.parameters}});
   if (!group.type.empty()) value.Set("type", group.type);
@@ -336,6 +341,11 @@ std::vector<JobKey> OptimizationKeys() {
                        "parameters:REGEX, {except=...}, a function(layer)")
                 .Optional(),
             &Job::freeze, OnResume::kFree),
+      Shown(Field::Table("adapt", TablesOf(AdaptTypes()),
+                         "trains low-rank parts beside the weights of Linear layers and freezes "
+                         "the rest: lora, with options")
+                .Optional(),
+            &Job::adapt),
       Shown(Field::Table("precision", TablesOf(PrecisionTypes()),
                          "in which numbers it computes: float32, tf32, bf16 or fp16, with options")
                 .Optional(),

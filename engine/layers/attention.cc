@@ -28,6 +28,7 @@
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/linear.h"
+#include "engine/layers/low_rank.h"
 #include "engine/layers/random/random.h"
 
 namespace strata {
@@ -40,6 +41,7 @@ Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
   Parameter rows = parameter;
   rows.value = parameter.value.narrow(0, begin, size);
   if (parameter.grad.defined()) rows.grad = parameter.grad.narrow(0, begin, size);
+  rows.low_rank = RowsOf(parameter.low_rank, begin, size);
   return rows;
 }
 

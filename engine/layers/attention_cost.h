@@ -13,7 +13,8 @@ struct AttentionSizes {
   double heads = 0;
   double dropout = 0;
   bool batch_first = false;
-  double ranks = 1;  ///< number of ranks that share the heads
+  double ranks = 1;       ///< number of ranks that share the heads
+  const char* path = "";  ///< where its parameters stand in the layer: "self_attn."
 };
 
 /// Writes the cost of the input projections, the attention and the output projection to the tape,

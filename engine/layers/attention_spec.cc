@@ -141,21 +141,25 @@ void ExpectAttentionMask(const TensorSpec& mask, std::string_view name, int64_t 
 Traced CostOfAttention(LayerTape& tape, const LayerSpec& spec, const AttentionSizes& sizes,
                        const Traced& query, const Traced& key, const Traced& value) {
   const double own = sizes.width / sizes.ranks;
-  const auto project = [&](const Traced& x, double count) {
-    const Traced y = ApplyLinear(tape, spec, x, x.last_dim(), count * own);
+  const bool is_packed = key.last_dim() == sizes.width && value.last_dim() == sizes.width;
+  const auto project = [&](const char* weight, const Traced& x, double count) {
+    const std::string name = Str(sizes.path, is_packed ? "in_proj_weight" : weight);
+    const Traced y = ApplyLinear(tape, spec, name, x, x.last_dim(), count * own);
     if (sizes.dropout == 0) tape.Keep(y);  // the fused kernel keeps views of it
   };
-  if (key.storage == query.storage && value.storage == key.storage) {
-    project(query, 3);
-  } else if (key.storage == value.storage) {
-    project(query, 1);
-    project(key, 2);
+  const bool key_is_value = is_packed && key.storage == value.storage;
+  if (key_is_value && key.storage == query.storage) {
+    project("", query, 3);
+  } else if (key_is_value) {
+    project("", query, 1);
+    project("", key, 2);
   } else {
-    project(query, 1);
-    project(key, 1);
-    project(value, 1);
+    project("q_proj_weight", query, 1);
+    project("k_proj_weight", key, 1);
+    project("v_proj_weight", value, 1);
   }
-  return ApplyLinear(tape, spec, Attend(tape, sizes, query, key), own, sizes.width);
+  const Traced mixed = Attend(tape, sizes, query, key);
+  return ApplyLinear(tape, spec, Str(sizes.path, "out_proj.weight"), mixed, own, sizes.width);
 }
 
 std::vector<LayerType> AttentionTypes() {
@@ -183,6 +187,7 @@ std::vector<LayerType> AttentionTypes() {
           },
       .help = "attention; of one input x it is attention(x, x, x). Gives no weights",
       .shapes = "(L, N, embed_dim) -> (L, N, embed_dim); with batch_first N comes first",
+      .multiplies_linear = true,
       .splits = {"heads"},
       .finish = [](LayerSpec& spec) { ExpectDivisible(spec, "embed_dim", "num_heads"); },
       .parameters = Parameters,

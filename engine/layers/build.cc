@@ -1,7 +1,7 @@
 // BuildLayer() and BuildLoss(): they look up the maker of a type in the tables of the layer
 // families (families.h). BuildLayer() then applies what is common to all types: a script's initial
-// values, the rank's share of the parameters, a tie's forward, a dtype of the layer's own, and
-// freezing.
+// values, low-rank parts, the rank's share of the parameters, a tie's forward, a dtype of the
+// layer's own, and freezing.
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "engine/layers/init_type.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/low_rank.h"
 #include "engine/layers/own_type.h"
 #include "engine/layers/parts.h"
 #include "engine/layers/unary.h"
@@ -166,6 +167,7 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
     untied.tied_forward = {};
     layer = script->WithForward(untied, std::move(layer));
   }
+  layer = WithLowRank(spec, std::move(layer));
   if (axis && !spec.scripted) ReduceToShares(*layer, spec, *axis);
   if (!spec.tied_forward.where.empty()) {
     layer = script->WithForward(spec, std::move(layer));

@@ -28,6 +28,7 @@ void CompositeLayer::OnBound() {
       parameter.original = bound.original;
       parameter.grad = bound.grad;
       parameter.frozen = bound.frozen;
+      parameter.low_rank = bound.low_rank;
     }
     next = child.first_buffer;
     for (LayerBuffer& buffer : child.layer->buffers()) buffer.value = buffers_[next++].value;

@@ -19,7 +19,7 @@ class CompositeLayer : public Layer {
 
  protected:
   /// Takes `layer` as a child and returns it. REQUIRES: the layer's own parameters were added
-  /// before.
+  /// before, or it is the only child.
   template <class LayerType>
   LayerType* Adopt(const std::string& name, std::unique_ptr<LayerType> layer) {
     LayerType* adopted = layer.get();

@@ -101,14 +101,36 @@ Traced Normalize(LayerTape& tape, const Traced& x, double statistics) {
   return y;
 }
 
-void Multiply(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
-              double flops, double weights) {
+namespace {
+
+void MultiplyBy(LayerTape& tape, bool is_frozen, const Traced& x, const Traced& y, double flops,
+                double weights) {
   const double bytes = static_cast<double>(DTypeSize(tape.compute())) * weights;
   const double sums = std::max(4 * weights, bytes);  // the gradient sums are in float32
-  tape.Multiply(flops, /*has_weight=*/true, spec.frozen);
+  tape.Multiply(flops, /*has_weight=*/true, is_frozen);
   tape.Touch(x.bytes() + bytes + y.bytes(), y.bytes() + bytes + x.bytes(),
-             spec.frozen ? 0 : x.bytes() + y.bytes() + 2 * sums);
-  if (!spec.frozen && bytes < sums) tape.Scratch(0, bytes);  // one product, before it is added
+             is_frozen ? 0 : x.bytes() + y.bytes() + 2 * sums);
+  if (!is_frozen && bytes < sums) tape.Scratch(0, bytes);  // one product, before it is added
+}
+
+Traced MultiplyRows(LayerTape& tape, bool is_frozen, const Traced& x, double in, double out,
+                    int parts) {
+  const double rows = x.elements() / in;
+  TensorSpec shape = x.spec;
+  shape.shape.back() = static_cast<int64_t>(out) * parts;
+  const Traced y = tape.Fresh(std::move(shape), parts);
+  MultiplyBy(tape, is_frozen, x, y, 2 * rows * in * out, in * out);
+  if (is_frozen) return y;
+  tape.Defer(x, y);
+  tape.MultiplyRows();
+  return y;
+}
+
+}  // namespace
+
+void Multiply(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
+              double flops, double weights) {
+  MultiplyBy(tape, spec.frozen, x, y, flops, weights);
 }
 
 void MultiplyDeferred(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
@@ -117,15 +139,20 @@ void MultiplyDeferred(LayerTape& tape, const LayerSpec& spec, const Traced& x, c
   if (!spec.frozen) tape.Defer(x, y);
 }
 
-Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, const Traced& x, double in, double out,
-                   int parts) {
+Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, std::string_view weight, const Traced& x,
+                   double in, double out, int parts) {
   const LayerTape::Part part(tape, "Linear");
-  const double rows = x.elements() / in;
-  TensorSpec shape = x.spec;
-  shape.shape.back() = static_cast<int64_t>(out) * parts;
-  const Traced y = tape.Fresh(std::move(shape), parts);
-  MultiplyDeferred(tape, spec, x, y, 2 * rows * in * out, in * out);
-  if (!spec.frozen) tape.MultiplyRows();
+  const Traced y = MultiplyRows(tape, spec.IsFrozen(weight), x, in, out, parts);
+  if (!spec.low_rank.Has(weight)) return y;
+  const auto rank = static_cast<double>(spec.low_rank.rank);
+  const Traced dropped = ApplyDropout(tape, x, spec.low_rank.dropout);
+  const Traced a = MultiplyRows(tape, spec.frozen, dropped, in, rank, 1);
+  const Traced scaled = tape.Fresh(a);
+  TouchElements(tape, a, scaled);
+  const Traced b = MultiplyRows(tape, spec.frozen, scaled, rank, out, parts);
+  tape.Touch(3 * b.bytes(), 0);  // b is added to y
+  tape.Scratch(b.bytes(),
+               dropped.bytes());  // b; the second gradient of x, before the two are added
   return y;
 }
 
@@ -177,6 +204,17 @@ double ProductsInside(const LayerSpec& spec, double places) {
   return flops;
 }
 
+/// Adds the products inside a user's own layer, which may have some frozen weights.
+void MultiplyInside(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
+                    double flops) {
+  const auto all = static_cast<double>(CountParameters(spec));
+  const auto frozen = static_cast<double>(CountFrozen(spec));
+  if (frozen > 0) layers::MultiplyBy(tape, true, x, y, flops * frozen / all, frozen);
+  if (frozen == all) return;
+  layers::MultiplyBy(tape, false, x, y, flops * (1 - frozen / all), all - frozen);
+  tape.Defer(x, y);
+}
+
 /// The number of positions of a tensor: its tokens, or the pixels of its images.
 double PlacesOf(const Traced& x) {
   if (!IsFloating(x.spec.dtype) || x.spec.shape.size() < 2) return x.elements();
@@ -203,7 +241,7 @@ std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
                                     : 0;
   const LayerTape::Part part(tape, flops > 0 && !has_layers ? "Linear" : "");
   if (has_layers && flops > 0) {
-    layers::MultiplyDeferred(tape, spec, x, y, flops, static_cast<double>(CountParameters(spec)));
+    MultiplyInside(tape, spec, x, y, flops);
   } else if (flops > 0 && memory) {
     layers::Multiply(tape, spec, x, y, flops, matrix);
     tape.AllAtOnce();  // autograd computes the weights' gradients with the input's

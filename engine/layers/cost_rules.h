@@ -50,9 +50,10 @@ void Multiply(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Tra
 /// The same as Multiply(), but the weight gradient may be deferred until the action W.
 void MultiplyDeferred(LayerTape& tape, const LayerSpec& spec, const Traced& x, const Traced& y,
                       double flops, double weights);
-/// Adds a linear layer and returns its output. This rank has `in` input features and `out` output
-/// features, which are one of `parts` equal parts of all output features.
-Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, const Traced& x, double in, double out,
-                   int parts = 1);
+/// Adds the product with the layer's matrix `weight`, and with its low-rank part if it has one, and
+/// returns the output. This rank has `in` input features and `out` output features, which are one
+/// of `parts` equal parts of all output features.
+Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, std::string_view weight, const Traced& x,
+                   double in, double out, int parts = 1);
 
 }  // namespace strata::layers

@@ -18,6 +18,8 @@ namespace strata {
 
 using Tensors = std::vector<at::Tensor>;
 
+struct LowRank;  // low_rank.h
+
 /// A trainable or frozen tensor. The stage moves `value` into its flat parameter buffer and points
 /// `grad` at the parameter's place in its flat gradient buffer, before the first forward.
 struct Parameter {
@@ -42,6 +44,9 @@ struct Parameter {
   /// True if all code that adds to `grad` first asks Pass::stale whether to overwrite it, as
   /// RowProduct and convolutions do. It must be false if a script can use the parameter directly.
   bool only_products = false;
+  /// The low-rank part beside a weight of a linear operator, which ApplyLinear() adds; null if
+  /// there is none.
+  std::shared_ptr<const LowRank> low_rank = nullptr;
 };
 
 /// State without gradient (BatchNorm's running statistics).

@@ -51,6 +51,13 @@ Value ValueOf(const std::vector<ParameterSpec>& specs) {
   return list;
 }
 
+Value ValueOf(const LowRankSpec& spec) {
+  return Value::MakeMap({{"rank", spec.rank},
+                         {"alpha", spec.alpha},
+                         {"dropout", spec.dropout},
+                         {"weights", Value::List(spec.weights.begin(), spec.weights.end())}});
+}
+
 }  // namespace
 
 std::string LayerSpec::ToString() const {
@@ -73,6 +80,17 @@ bool LayerSpec::IsFrozen(std::string_view parameter) const {
   return frozen || std::ranges::find(frozen_parameters, parameter) != frozen_parameters.end();
 }
 
+bool LowRankSpec::Has(std::string_view weight) const {
+  return std::ranges::find(weights, weight) != weights.end();
+}
+
+std::string LowRankName(std::string_view weight, char matrix) {
+  constexpr std::string_view kWeight = "weight";
+  const bool is_own = weight == kWeight || weight.ends_with(".weight");
+  if (is_own) weight.remove_suffix(kWeight.size());  // "" or "q_proj."
+  return Str(weight, is_own ? "" : ".", "lora_", matrix, ".weight");
+}
+
 Value LayerSpec::ToValue() const {
   Value value;
   value.Set("type", type).Set("name", name).Set("args", args);
@@ -91,6 +109,7 @@ Value LayerSpec::ToValue() const {
   if (!frozen_parameters.empty()) {
     value.Set("frozen_parameters", Value::List(frozen_parameters.begin(), frozen_parameters.end()));
   }
+  if (!low_rank.weights.empty()) value.Set("low_rank", ValueOf(low_rank));
   if (!tied_key.empty()) {
     value.Set("tied_weights", Value::List(tied_weights.begin(), tied_weights.end()));
     value.Set("tied_forward", tied_forward);

@@ -39,6 +39,31 @@ struct ParameterSpec {
 /// dim (-1 = the last dim). None: every rank has the whole tensor.
 using ShardDim = std::optional<int>;
 
+/// Low-rank parts (LoRA, Hu et al., arXiv:2106.09685) beside weights of a layer's linear operators:
+///
+///   y = x W^T + b + (alpha / rank) B (A dropout(x)),  A (rank, in), B (out, rank)
+///
+/// The job's `adapt` sets it for the layers that it names (engine/job/adapt.h). From here shapes,
+/// costs, saves and cuts follow as for other parameters: ParametersOf() lists A and B, and
+/// BuildLayer() adds them (low_rank.h). It belongs to the layer that has the weights, never to a
+/// container of it.
+struct LowRankSpec {
+  int64_t rank = 0;
+  double alpha = 0;
+  double dropout = 0;                ///< the share of x's elements that are set to 0 in training
+  std::vector<std::string> weights;  ///< names within the layer: "q_proj.weight"; empty = none
+  /// Where the layer stands within the job's layer: "1.0.". It enters the seeds of A, so that equal
+  /// layers inside one layer begin with different values.
+  std::string path;
+
+  bool Has(std::string_view weight) const;
+  bool operator==(const LowRankSpec&) const = default;
+};
+
+/// The name of A or B for a weight, as the package PEFT has it: "q_proj.lora_A.weight" for
+/// "q_proj.weight". A weight that is no layer's own keeps its name: "in_proj_weight.lora_A.weight".
+std::string LowRankName(std::string_view weight, char matrix);
+
 /// A layer, a loss, or a container of layers. MakeLayer() (layer_types.h) makes it, so its `args`
 /// are complete and checked: every field of the layer's table is present, with defaults.
 struct LayerSpec {
@@ -57,6 +82,7 @@ struct LayerSpec {
   bool frozen = false;  ///< in the job's `freeze`: the parameters get no gradient
   /// The names of single frozen parameters, if the layer is not `frozen` as a whole.
   std::vector<std::string> frozen_parameters = {};
+  LowRankSpec low_rank = {};  ///< in the job's `adapt`
 
   // strata.tied{"embed", layer, weight=, forward=}
   std::string tied_key;                                ///< "" = not tied

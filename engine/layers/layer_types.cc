@@ -127,6 +127,18 @@ void CheckOutputs(const TensorSpecs& outputs) {
   }
 }
 
+/// Appends A and B of each weight of `low_rank` that is among the specs. A part of a layer
+/// (parts.h) has only some of the layer's weights.
+void AddLowRank(const LowRankSpec& low_rank, std::vector<ParameterSpec>& specs) {
+  std::vector<ParameterSpec> added;
+  for (const ParameterSpec& weight : specs) {
+    if (!low_rank.Has(weight.name)) continue;
+    added.push_back({LowRankName(weight.name, 'A'), {low_rank.rank, weight.shape.at(1)}});
+    added.push_back({LowRankName(weight.name, 'B'), {weight.shape.at(0), low_rank.rank}});
+  }
+  layers::Append(specs, std::move(added));
+}
+
 /// Turns a layer of a type with `stands_for` into one of the type `other`. Arguments that only
 /// `other` has get their defaults.
 void StandFor(const LayerType& other, LayerSpec& spec) {
@@ -223,6 +235,7 @@ std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec) {
   const LayerType& type = TypeOf(spec);
   if (!type.parameters) return {};
   std::vector<ParameterSpec> specs = type.parameters(spec);
+  AddLowRank(spec.low_rank, specs);
   if (const std::optional<DType> own = OwnType(spec)) {
     for (ParameterSpec& parameter : specs) {
       if (parameter.dtype == DType::kFloat32) parameter.dtype = *own;
@@ -246,7 +259,7 @@ bool MayDraw(const LayerSpec& spec) {
   const LayerType& type = TypeOf(spec);
   const Value* dropout = spec.args.Find("dropout");
   const bool own = type.draws ? type.draws(spec) : dropout && dropout->as_double() > 0;
-  return own || std::ranges::any_of(OwnChildren(spec), MayDraw);
+  return own || spec.low_rank.dropout > 0 || std::ranges::any_of(OwnChildren(spec), MayDraw);
 }
 
 std::string_view UnorderedOnGpu(const LayerSpec& spec) {
@@ -303,6 +316,17 @@ int64_t CountParameters(const LayerSpec& spec) {
 int64_t CountFrozen(const LayerSpec& spec) {
   return CountElements(
       spec, [&](const ParameterSpec& parameter) { return spec.IsFrozen(parameter.name); });
+}
+
+std::vector<std::string> ChildPaths(const LayerSpec& spec, int child) {
+  const LayerType* const type = spec.scripted ? nullptr : &TypeOf(spec);
+  if (!type || !type->repeats) {
+    return {LayerPath(spec.children[static_cast<size_t>(child)], child)};
+  }
+  if (child > 0) return {"norm"};
+  std::vector<std::string> paths;
+  for (int64_t i = 0; i < type->repeats(spec); ++i) paths.push_back(Str("layers.", i));
+  return paths;
 }
 
 std::string LayerPath(const LayerSpec& spec, int index) {

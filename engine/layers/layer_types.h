@@ -39,6 +39,9 @@ struct LayerType {
   std::string library = "nn";  ///< the Lua table that has it: "nn", or "strata" (strata.skip)
   bool is_loss = false;
   bool holds_layers = false;  ///< Sequential, Residual: their arguments are layers
+  /// True if it multiplies by each of its matrices with ApplyLinear() (linear.h), so that they can
+  /// have low-rank parts (LowRankSpec).
+  bool multiplies_linear = false;
   bool gives_states = false;  ///< LSTM: its outputs are a sequence and states
   /// True when each output element depends on the input element at its place only. Such a layer can
   /// work on any part of a tensor.
@@ -139,6 +142,10 @@ bool IsTokenWise(const LayerSpec& spec);
 /// that is generated, on one of `ranks` ranks of the model axis. `type` is the type of the numbers
 /// if the layer has no `dtype` of its own.
 int64_t KeptTokenBytes(const LayerSpec& spec, int64_t ranks, DType type);
+
+/// The paths, within the layer, at which its child with this index stands: {"body"}, or in a stack
+/// one for each copy: {"layers.0", "layers.1"}.
+std::vector<std::string> ChildPaths(const LayerSpec& spec, int child);
 
 /// The layer's path in checkpoints and messages: its name, or `index` as text if it has none.
 std::string LayerPath(const LayerSpec& spec, int index);

@@ -21,6 +21,7 @@
 #include "engine/layers/kernels/product.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/low_rank.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
 
@@ -134,7 +135,9 @@ constexpr LayerEntry kLayers[] = {
 
 }  // namespace
 
-at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
+namespace {
+
+at::Tensor ApplyWeight(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
                        const Pass& pass) {
   const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
   if (weight.frozen && !(b && b->requires_grad())) return FrozenProduct(x, weight.value, b);
@@ -143,6 +146,14 @@ at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Param
     return weight.frozen ? at::linear(x, weight.value, b) : Product(x, weight.value, b);
   };
   return Recorded<LinearNode>(product, x, weight, bias, pass, pass);
+}
+
+}  // namespace
+
+at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
+                       const Pass& pass) {
+  at::Tensor y = ApplyWeight(x, weight, bias, pass);
+  return weight.low_rank ? AddLowRank(*weight.low_rank, x, std::move(y), pass) : y;
 }
 
 std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias, Ends ends) {

@@ -7,7 +7,7 @@
 namespace strata {
 
 /// x W^T + b over the last dim of x. The weight gradient is added straight into Parameter::grad.
-/// `bias` may be null.
+/// `bias` may be null. A low-rank part of the weight is added (low_rank.h).
 at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
                        const Pass& pass);
 

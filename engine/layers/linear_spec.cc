@@ -43,10 +43,10 @@ std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vect
   const std::string split = SplitOn(tape, spec);
   const int model = tape.model();
   Traced x = inputs[0];
-  if (split.empty()) return {ApplyLinear(tape, spec, x, in, out)};
+  if (split.empty()) return {ApplyLinear(tape, spec, "weight", x, in, out)};
   if (split == "column") {
     tape.Cross(0, tape.Reduced(x.bytes()));
-    const Traced part = ApplyLinear(tape, spec, x, in, out / model, model);
+    const Traced part = ApplyLinear(tape, spec, "weight", x, in, out / model, model);
     if (spec.output_shard) return {part};
     const Traced whole = tape.Fresh(part.spec);
     tape.Cross(tape.Gathered(whole.bytes()), 0);
@@ -56,7 +56,7 @@ std::vector<Traced> Cost(LayerTape& tape, const LayerSpec& spec, const std::vect
     tape.Cross(0, tape.Gathered(x.bytes()));
     x = tape.Fresh(x.spec, model);
   }
-  const Traced y = ApplyLinear(tape, spec, x, in / model, out);
+  const Traced y = ApplyLinear(tape, spec, "weight", x, in / model, out);
   tape.Cross(tape.Reduced(y.bytes()), 0);
   return {y};
 }
@@ -85,6 +85,7 @@ std::vector<LayerType> LinearTypes() {
                             .fields = Fields({gather, is_parallel}),
                             .help = "x W^T + b over the last dim",
                             .shapes = "(..., in_features) -> (..., out_features)",
+                            .multiplies_linear = true,
                             .splits = {"column", "row"},
                             .finish = Finish,
                             .parameters = Parameters,

@@ -115,8 +115,9 @@ std::vector<Traced> GroupedCost(LayerTape& tape, const LayerSpec& spec,
   const double width = spec.Number("dim"), ranks = Ranks(tape, spec);
   const double own = width / ranks, keys = static_cast<double>(KeyWidth(spec)) / ranks;
   const auto places = static_cast<double>(x.spec.shape[1]);
-  Traced q = ApplyLinear(tape, spec, x, width, own), k = ApplyLinear(tape, spec, x, width, keys);
-  const Traced v = ApplyLinear(tape, spec, x, width, keys);
+  Traced q = ApplyLinear(tape, spec, "q_proj.weight", x, width, own);
+  Traced k = ApplyLinear(tape, spec, "k_proj.weight", x, width, keys);
+  const Traced v = ApplyLinear(tape, spec, "v_proj.weight", x, width, keys);
   if (!spec.args["rope_theta"].is_null()) {
     q = Rotate(tape, q, places);
     k = Rotate(tape, k, places);
@@ -130,7 +131,7 @@ std::vector<Traced> GroupedCost(LayerTape& tape, const LayerSpec& spec,
   tape.Multiply(4 * x.elements() / width * places * own, /*has_weight=*/false, false);
   const Traced mixed = tape.Fresh(q);
   tape.Keep(tape.Fresh(x, x.elements() / width * spec.Number("num_heads") / ranks));
-  const Traced y = ApplyLinear(tape, spec, mixed, own, width);
+  const Traced y = ApplyLinear(tape, spec, "o_proj.weight", mixed, own, width);
   CrossHeads(tape, spec, x, y);
   return {y};
 }
@@ -150,6 +151,7 @@ LayerType GroupedQueryAttention() {
            Theta().OrNone(), causal},
       .help = "attention with rotary positions, of which groups of queries share keys and values",
       .shapes = "(N, T, dim) -> (N, T, dim)",
+      .multiplies_linear = true,
       .splits = {"heads"},
       .finish = FinishGrouped,
       .parameters = GroupedParameters,
@@ -180,15 +182,15 @@ std::vector<Traced> GatedCost(LayerTape& tape, const LayerSpec& spec,
                               const std::vector<Traced>& inputs, const TensorSpecs&) {
   const Traced& x = inputs[0];
   const double width = spec.Number("dim"), hidden = spec.Number("hidden") / Ranks(tape, spec);
-  const Traced gate = ApplyLinear(tape, spec, x, width, hidden);
-  const Traced up = ApplyLinear(tape, spec, x, width, hidden);
+  const Traced gate = ApplyLinear(tape, spec, "gate_proj.weight", x, width, hidden);
+  const Traced up = ApplyLinear(tape, spec, "up_proj.weight", x, width, hidden);
   const Traced active = Apply(tape, gate, /*keeps_output=*/true);
   const Traced product = tape.Fresh(up);
   tape.Keep(gate);
   tape.Keep(up);
   tape.Touch(3 * up.bytes(), 4 * up.bytes());
   tape.Scratch(0, 2 * up.bytes());
-  const Traced y = ApplyLinear(tape, spec, product, hidden, width);
+  const Traced y = ApplyLinear(tape, spec, "down_proj.weight", product, hidden, width);
   CrossHeads(tape, spec, x, y);
   return {y};
 }
@@ -199,6 +201,7 @@ LayerType SwiGlu() {
                      Field::Int("hidden", "features between the linear layers").AtLeast(1)},
           .help = "down_proj(silu(gate_proj(x)) * up_proj(x))",
           .shapes = "(..., dim) -> (..., dim)",
+          .multiplies_linear = true,
           .splits = {"hidden"},
           .parameters = GatedParameters,
           .infer = Unary(InferGated),

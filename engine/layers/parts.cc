@@ -56,10 +56,11 @@ bool MayEndPart(const LayerSpec& child, bool of_residual) {
       child.children, [&](const LayerSpec& inside) { return MayEndPart(inside, of_residual); });
 }
 
-/// The types of the layer's parts; empty if it cannot be divided.
+/// The types of the layer's parts; empty if it cannot be divided. A later part skips the random
+/// numbers that an earlier one draws, but not those of dropout before low-rank parts.
 std::vector<std::string> PartsOf(const LayerSpec& spec) {
   const bool is_bound = spec.has_scripted_forward() || spec.init.id >= 0 || OwnType(spec) ||
-                        !spec.tied_key.empty() || IsPart(spec);
+                        !spec.tied_key.empty() || IsPart(spec) || spec.low_rank.dropout > 0;
   std::vector<std::string> parts;
   if (is_bound) return parts;
   for (const LayerType& type : PartTypes()) {

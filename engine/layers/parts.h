@@ -50,7 +50,8 @@ inline std::span<const LayerSpec> OwnChildren(const LayerSpec& spec) {
 }
 
 /// The list in which every layer is replaced by its parts if `wants(index)` is true and the layer
-/// can be divided. Scripted and tied layers, and layers with their own `init` or `dtype`, cannot.
+/// can be divided. Scripted and tied layers, layers with their own `init` or `dtype`, and layers
+/// whose low-rank parts have dropout cannot.
 /// Layers without a name are named by their index, so that their paths do not change.
 std::vector<LayerSpec> InParts(const std::vector<LayerSpec>& layers,
                                const std::function<bool(int)>& wants);

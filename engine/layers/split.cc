@@ -103,6 +103,9 @@ std::optional<TensorSpecs> InputsInside(const LayerSpec& spec, const TensorSpecs
 bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks, Script* script) {
   bool any = !SplitOf(spec).empty();
   if (any) CheckSplit(spec, ranks);
+  if (any && !spec.low_rank.weights.empty()) {
+    throw ConfigError("the model axis cannot share a layer that `adapt` adds low-rank parts to");
+  }
   if (SplitOf(spec) == "sequence" && inputs) CheckSequence(spec, *inputs, ranks);
   std::optional<TensorSpecs> taken = InputsInside(spec, inputs);
   for (const LayerSpec& child : OwnChildren(spec)) {

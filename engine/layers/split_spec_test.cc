@@ -257,6 +257,12 @@ TEST(CheckSplits, WhatIsSharedMustDivide) {
   EXPECT_THAT(Check(Holding("Residual", {Linear(4, 4, "row")}), 3), HasSubstr("in_features 4"));
 }
 
+TEST(CheckSplits, LayersWithLowRankPartsAreNotShared) {
+  LayerSpec layer = Linear(4, 6, "column");
+  layer.low_rank = {.rank = 2, .alpha = 4, .dropout = 0, .weights = {"weight"}, .path = ""};
+  EXPECT_THAT(Check(layer, 2), HasSubstr("cannot share a layer that `adapt` adds"));
+}
+
 TEST(CheckSplits, SequencesMustDivide) {
   const TensorSpecs input = {{{6, 10, 8}, DType::kFloat32}};
   EXPECT_EQ(Check(Encoder("heads"), 4, input), "");

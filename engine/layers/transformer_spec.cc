@@ -115,10 +115,10 @@ class TransformerCost {
   Traced OfAttention(const std::vector<Traced>& inputs) {
     const Traced& memory = inputs[inputs.size() > 1 ? 1 : 0];
     Traced x = Enter(inputs[0]);
-    x = Around(x, [&](const Traced& t) { return Attention(t, t); });
+    x = Around(x, [&](const Traced& t) { return Attention("self_attn.", t, t); });
     if (!spec_.type.starts_with(kDecoder)) return x;
     const Traced source = inputs.size() > 1 ? Enter(memory) : Enter(inputs[0]);
-    return Around(x, [&](const Traced& t) { return Attention(t, source); });
+    return Around(x, [&](const Traced& t) { return Attention("multihead_attn.", t, source); });
   }
 
   Traced OfFeedForward(const Traced& x) {
@@ -164,7 +164,8 @@ class TransformerCost {
     return norm(add(ApplyDropout(tape_, block(x), dropout_)));
   }
 
-  Traced Attention(const Traced& x, const Traced& source) {
+  Traced Attention(const char* path, const Traced& x, const Traced& source) {
+    sizes_.path = path;
     const Traced query = Gather(x);
     const Traced keys = source.storage == x.storage ? query : Gather(source);
     CrossBlock(x);
@@ -174,7 +175,8 @@ class TransformerCost {
   Traced FeedForward(const Traced& x) {
     const double hidden = spec_.Number("dim_feedforward") / sizes_.ranks;
     CrossBlock(x);
-    const Traced inner = ApplyLinear(tape_, spec_, Gather(x), sizes_.width, hidden);
+    const Traced inner =
+        ApplyLinear(tape_, spec_, "linear1.weight", Gather(x), sizes_.width, hidden);
     const bool is_relu = spec_.args["activation"] == Value("relu");
     // The backward's peak holds the gradient of `inner` while all kept tensors still exist. For a
     // ReLU without dropout it also holds the gradient of the ReLU's output: the second linear
@@ -184,7 +186,7 @@ class TransformerCost {
         is_relu && dropout_ > 0
             ? ApplyDropout(tape_, inner, dropout_)  // DroppedRelu() keeps one tensor for both
             : ApplyDropout(tape_, Apply(tape_, inner, /*keeps_output=*/is_relu), dropout_);
-    return Scattered(ApplyLinear(tape_, spec_, active, hidden, sizes_.width), x);
+    return Scattered(ApplyLinear(tape_, spec_, "linear2.weight", active, hidden, sizes_.width), x);
   }
 
   Traced Scattered(const Traced& y, const Traced& like) {
@@ -237,6 +239,7 @@ LayerType Transformer(std::string name, std::string help, std::string shapes,
       .fields = Fields(),
       .help = std::move(help),
       .shapes = std::move(shapes),
+      .multiplies_linear = true,
       .splits = {"heads", "sequence"},
       .default_split = "heads",
       .finish = [](LayerSpec& spec) { ExpectDivisible(spec, "d_model", "nhead"); },
@@ -364,6 +367,7 @@ LayerType Part(const LayerType& whole, const char* name, bool is_feed_forward) {
                     .fields = whole.fields,
                     .help = Str("a part of ", whole.name),
                     .library = "",
+                    .multiplies_linear = true,
                     .is_token_wise = whole.is_token_wise};
   type.parameters = [=, all = whole.parameters,
                      is_decoder = whole.name == kDecoder](const LayerSpec& spec) {

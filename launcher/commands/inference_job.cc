@@ -38,7 +38,7 @@ class LineListener : public JobListener {
 
 void InferenceJob::Change(Job& job) const {
   if (job.resume == kLatestSave) {
-    if (!job.weights.from.empty()) {
+    if (!job.weights.from.empty() && !job.adapt.is_on()) {
       throw ConfigError(
           "resume and weights both say what is loaded; leave out one of them: --resume=none or "
           "--weights=none");
@@ -66,6 +66,13 @@ void InferenceJob::Change(Job& job) const {
 
 void InferenceJob::ExpectWeights(const Job& job) {
   if (job.weights.from.empty() && job.resume.empty()) throw ConfigError(kNoWeights);
+  const bool has_parts =
+      !job.resume.empty() || (job.adapt.is_on() && job.adapt.options["from"].is_string());
+  if (job.adapt.is_on() && !has_parts) {
+    throw ConfigError(
+        "the job has adapt, and its low-rank parts are not given: --resume=SAVE or --adapt.from="
+        "FOLDER (--adapt=none computes with the weights alone)");
+  }
 }
 
 void InferenceJob::Begun(const StartReport& start, RankReporter& reporter) {

@@ -9,6 +9,7 @@
 #include "engine/base/fields/quantity.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/weights/exported.h"
+#include "engine/checkpoint/weights/low_rank_files.h"
 #include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
 #include "engine/checkpoint/weights/write_weights.h"
@@ -35,8 +36,8 @@ Flags FlagsOf(const Command& command, Arguments arguments) {
   return flags;
 }
 
-/// The job's parameters and buffers with their names in saves. A tied parameter has the name of its
-/// first use.
+/// The job's parameters and buffers with their names in saves, without low-rank parts, which no
+/// weights have. A tied parameter has the name of its first use.
 std::vector<WantedTensor> TensorsOf(const Job& job) {
   std::vector<WantedTensor> tensors;
   std::set<std::string> ties;
@@ -47,7 +48,7 @@ std::vector<WantedTensor> TensorsOf(const Job& job) {
     const bool again = !layer.tied_key.empty() && !ties.insert(layer.tied_key).second;
     for (const ParameterSpec& parameter : ParametersOf(layer)) {
       const bool is_tied = std::ranges::count(layer.tied_weights, parameter.name) > 0;
-      if (again && is_tied) continue;
+      if ((again && is_tied) || IsPartName(parameter.name)) continue;
       const std::string name = Str(LayerPath(layer, static_cast<int>(i)), ".", parameter.name);
       tensors.push_back({name, {parameter.shape, parameter.dtype}, may_miss.contains(name)});
     }
@@ -125,6 +126,14 @@ int Import(const Command& command, const Arguments& arguments) {
   return 0;
 }
 
+/// Writes the low-rank parts of a save as a folder of PEFT.
+int ExportParts(const Checkpoint& save, const WeightMap& map, const std::string& output) {
+  const int64_t count = WritePeft(save, map, output);
+  Print(Str(output, ": ", Plural(count, "tensor"), " of ", save.path(),
+            " in adapter_model.safetensors, adapter_config.json\n"));
+  return 0;
+}
+
 int Export(const Command& command, const Arguments& arguments) {
   Flags flags = FlagsOf(command, arguments);
   flags.CheckAllTaken();
@@ -135,15 +144,35 @@ int Export(const Command& command, const Arguments& arguments) {
   Mapping mapping = MappingOf(own, flags);
   const double shard = ParseBytes(own["shard"], "shard");
   if (!(shard >= 1 && shard < 0x1p62)) throw ConfigError("--shard must be at least a byte");
-  const auto source = Checkpoint::Open(flags.rest()[0]);
-  const MappedWeights weights(*source, std::move(mapping.map));
+  const auto save = Checkpoint::Open(flags.rest()[0]);
+  const std::string merge = own["merge"].is_null() ? "" : own["merge"].as_string();
+  if (own["adapter"].as_bool()) {
+    if (!merge.empty()) throw ConfigError("--adapter writes parts, --merge adds them: keep one");
+    return ExportParts(*save, mapping.map, own["output"].as_string());
+  }
+  if (merge.empty() && !save->manifest().training.base.empty()) {
+    throw ConfigError(Str(save->path(),
+                          " holds the low-rank parts of a job with adapt and no other weights: "
+                          "--adapter writes them as PEFT does, --merge=WEIGHTS adds them to the "
+                          "weights beside which they were trained"));
+  }
+  const auto base = merge.empty() ? nullptr : Checkpoint::Open(merge);
+  const Checkpoint* const source = base ? base.get() : save.get();
+  // Published weights have their names already.
+  const bool is_published = base && base->is_plain_file();
+  const MappedWeights weights(*source, is_published ? WeightMap() : mapping.map);
   std::vector<MappedTensor> tensors = Exported(weights);
+  const int64_t merged =
+      base ? MergeParts(*save, LowRankOptionsOf(*save), mapping.map, tensors) : 0;
   const std::string averages = own["averages"].as_bool() ? WithAverages(*source, tensors) : "";
   const std::vector<std::string> files =
       WritePublished(weights, tensors, own["output"].as_string(), static_cast<int64_t>(shard));
   std::string text =
       Str(own["output"].as_string(), ": ", Plural(static_cast<int64_t>(tensors.size()), "tensor"),
           " of ", source->path(), " in ", Join(files, ", "), "\n");
+  if (merged > 0) {
+    text += Str(Plural(merged, "tensor"), " changed by the low-rank parts of ", save->path(), "\n");
+  }
   if (!averages.empty()) text += averages + "; --averages=false takes the values\n";
   Print(text);
   return 0;
@@ -189,6 +218,12 @@ Command ExportCommand() {
               "knows it. Without a map names stay. -o is short for --output.",
           .flags = {OutputField("the new folder"), MapField(),
                     Field::Any("shard", "the largest file: 5GB, 500MB, or bytes").Default("5GB"),
+                    Field::Bool("adapter", "writes a save of a job with adapt as PEFT's files")
+                        .Default(false),
+                    Field::String("merge",
+                                  "the weights beside which a save of a job with adapt was "
+                                  "trained: its low-rank parts are added to them")
+                        .Optional(),
                     Field::Bool("averages", "those of a training with ema, where the save has them")
                         .Default(true)},
           .run = &Export};

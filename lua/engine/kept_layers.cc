@@ -171,6 +171,18 @@ std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const KeptLayer& kept)
   return all;
 }
 
+/// Throws ConfigError if a forward reads a weight that has a low-rank part: what it computes with
+/// the weight would lack this part.
+void CheckHasNoPart(const KeptLayer& kept, const std::string& name) {
+  if (!kept.pass || !*kept.pass) return;
+  for (const Parameter& parameter : (*kept.layer)->parameters()) {
+    if (parameter.name != kept.prefix + name || !parameter.low_rank) continue;
+    throw ConfigError(Str(kept.path, ".", name,
+                          " has a low-rank part (adapt), which only a call of the layer adds: call "
+                          "it, or leave this weight out of adapt.layers"));
+  }
+}
+
 /// __index of a kept layer: self.attn.NAME is a tensor, or the part with that name. Position i is
 /// part i - 1.
 int FieldOfKept(lua_State* L) {
@@ -184,6 +196,7 @@ int FieldOfKept(lua_State* L) {
   if (!kept) return 1;
   for (const auto& [path, tensor] : TensorsOf(*kept)) {
     if (path == name) {
+      CheckHasNoPart(*kept, name);
       if (kept->pass && *kept->pass && at::GradMode::is_enabled() && tensor.requires_grad()) {
         *kept->is_read = true;
       }

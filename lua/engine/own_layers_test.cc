@@ -452,6 +452,29 @@ end)");
   EXPECT_EQ(Show("job(net(), {freeze = 'parameters:base'}):plan{pipe = 1}.layers[1].frozen"), "20");
 }
 
+// A forward that reads a weight with a low-rank part would compute without this part.
+TEST_F(OwnLayersTest, LayersInsideMayHaveLowRankParts) {
+  Show(R"(
+Reads = strata.layer{
+  name = "Reads",
+  init = function(self) self.fc, self.block = nn.Linear{4, 4}, Block{4} end,
+  forward = function(self, x) return F.linear(self.block(x), self.fc.weight) end,
+}
+function adapted(layers, plan)
+  local all = {}
+  for _, step in ipairs(job({Reads{}, Deep{4}}, {adapt = {"lora", rank = 2, layers = layers}}):train(plan)) do
+    all[#all + 1] = ("%.17g %.17g"):format(step.losses[1], step.grad_norm)
+  end
+  return table.concat(all, " ")
+end
+one = adapted("up|down|towers", {pipe = 1}))");
+  for (const char* plan : {"pipe = 2", "pipe = 2, recompute = true, schedule = 'zb_h1'"}) {
+    EXPECT_EQ(Show(Str("adapted('up|down|towers', {", plan, "})")), Show("one")) << plan;
+  }
+  EXPECT_THAT(Fail("adapted('fc', {pipe = 1})"),
+              HasSubstr("Reads.fc.weight has a low-rank part (adapt)"));
+}
+
 // The parameters that are trained get the same gradients as when all are trained.
 TEST_F(OwnLayersTest, ParametersOfAnyLayerMayBeFrozen) {
   Show(R"(

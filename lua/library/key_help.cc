@@ -26,6 +26,7 @@ std::vector<std::string> DTypeNames() {
 std::vector<OptionTable> TablesOf(const Field& key) {
   if (key.name == "optimizer") return OptimizerTypes();
   if (key.name == "lr_schedule") return LrScheduleTypes();
+  if (key.name == "adapt") return AdaptTypes();
   if (key.name == "precision") return PrecisionTypes();
   std::vector<OptionTable> tables;
   for (const FieldTable* table : key.members) tables.push_back({"", *table});

@@ -25,7 +25,7 @@ for _, keys in ipairs{
   {optimizer = {"adam", lr = 0.1}}, {optimizer = "adamw"}, {clip = 1}, {transport = "threads"},
   {freeze = {0}}, {freeze = {"type:Linear"}}, {freeze = {"stem"}}, {threads = 2}, {timeout = 5, hang_timeout = 1.5},
   {lr_schedule = {"cosine", warmup = 3}}, {lr_schedule = "constant"}, {log = "run.jsonl"}, {losses = true},
-  {eval = {every = 10, metric = "none"}},
+  {eval = {every = 10, metric = "none"}}, {adapt = {"lora", rank = 2, layers = "weight"}},
 } do
   expect.equal(tostring(job(keys):plan{}), tostring(job():plan(keys)))
 end
@@ -122,6 +122,8 @@ expect.errors{
   wrong({freeze = {"stemm"}}, "freeze", "stemm"),
   wrong({freeze = {"type:Conv"}}, "freeze", "Conv"),
   wrong({freeze = {"type:("}}, "freeze"),
+  wrong({adapt = {"lora", layers = "wieght"}}, "adapt.layers", "wieght"),
+  wrong({adapt = {"lora", rnak = 2, layers = "weight"}}, '"rnak"', "rank"),
   wrong({data = 7}, "data", "the number 7"),
   wrong({data = {trian = strata.data.digits{}}}, '"trian"', "train"),
   wrong({eval = {every = -1}}, "every", "-1"),

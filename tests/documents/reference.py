@@ -84,7 +84,7 @@ def layers_page(told, losses):
 def training_page(told, drawings):
     parts = []
     for title, name in (("Optimizers", "optimizer"), ("Schedules of the learning rate", "lr_schedule"),
-                        ("Precisions", "precision")):
+                        ("Adapters", "adapt"), ("Precisions", "precision")):
         key = next(key for key in told["keys"] if key["name"] == name)
         parts.append("## %s\n`%s`: %s\n" % (title, name, key["help"]))
         for table in key["tables"]:

@@ -19,6 +19,7 @@
 #include "engine/checkpoint/files/tensor_file.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/shards.h"
+#include "engine/checkpoint/weights/low_rank_files.h"
 #include "engine/comm/meeting/discovery.h"
 #include "engine/cost/link_table.h"
 #include "engine/cost/profile.h"
@@ -243,7 +244,12 @@ void ReadJsonLines(std::string_view bytes) {
 
 void ReadGzip(std::string_view bytes) { data::InflateGzip(bytes, "a.gz", 1 << 20); }
 
+void ReadAdapterConfig(std::string_view bytes) {
+  if (ParsePeftConfig(bytes, "adapter_config.json").rank < 1) std::abort();
+}
+
 constexpr Reader kReaders[] = {
+    {"adapter_config", ReadAdapterConfig},
     {"arrays", ReadArrays},
     {"config", ReadConfig},
     {"control", ReadMessages},

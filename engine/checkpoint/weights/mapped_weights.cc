@@ -165,7 +165,7 @@ std::vector<char> MappedWeights::Whole(const MappedTensor& tensor) const {
   for (const MappedTensor::Piece& piece : tensor.pieces) {
     const TensorSpec& spec = piece.source->spec;
     std::vector<char> bytes(static_cast<size_t>(spec.bytes()));
-    source_.Read(*piece.source, Slice::Whole(spec.shape), bytes.data());
+    SourceOf(tensor).Read(*piece.source, Slice::Whole(spec.shape), bytes.data());
     if (tensor.transpose) bytes = Transposed(bytes, spec.shape[0], spec.shape[1], item);
     const int64_t from_row = outer == 0 ? 0 : spec.bytes() / outer;
     const int64_t count = has_dim ? piece.size * inner : inner;
@@ -179,17 +179,31 @@ std::vector<char> MappedWeights::Whole(const MappedTensor& tensor) const {
   return whole;
 }
 
+void MappedWeights::ReadChanged(MappedTensor tensor, void* to) const {
+  const auto change = std::exchange(tensor.change, {});
+  const DType dtype = std::exchange(tensor.spec.dtype, DType::kFloat64);
+  std::vector<double> values(static_cast<size_t>(tensor.spec.elements()));
+  Read(tensor, Slice::Whole(tensor.spec.shape), values.data());
+  change(values.data());
+  ConvertElements(DType::kFloat64, values.data(), dtype, to, tensor.spec.elements());
+}
+
 void MappedWeights::Read(const MappedTensor& tensor, const Slice& box, void* to) const {
+  if (tensor.change) {
+    STRATA_CHECK(box.is_whole(tensor.spec.shape)) << tensor.name;
+    return ReadChanged(tensor, to);
+  }
   const SavedTensor& first = *tensor.pieces[0].source;
   const DType dtype = first.spec.dtype;
   const bool is_itself =
       tensor.pieces.size() == 1 && !tensor.transpose && first.spec.shape == tensor.spec.shape;
   if (is_itself) {
     const int64_t size = DTypeSize(tensor.spec.dtype);
-    return source_.ReadRuns(first, box, [&](int64_t begin, int64_t count, const void* bytes) {
-      char* const place = static_cast<char*>(to) + begin * size;
-      ConvertElements(dtype, bytes, tensor.spec.dtype, place, count);
-    });
+    return SourceOf(tensor).ReadRuns(
+        first, box, [&](int64_t begin, int64_t count, const void* bytes) {
+          char* const place = static_cast<char*>(to) + begin * size;
+          ConvertElements(dtype, bytes, tensor.spec.dtype, place, count);
+        });
   }
   const int64_t item = DTypeSize(dtype);
   std::vector<char> bytes(static_cast<size_t>(box.count * item));

@@ -42,7 +42,8 @@ class MappedWeights {
   /// one of `tensors` is made, and the two differ. Reads both.
   void CheckCopies(const std::vector<MappedTensor>& tensors) const;
   /// Reads a box of the tensor, in its own dtype, row-major. Needs memory for one whole tensor in
-  /// addition, unless the tensor equals its source. Throws as Checkpoint::Read() does.
+  /// addition, unless the tensor equals its source. Throws as Checkpoint::Read() does. REQUIRES: of
+  /// a tensor with a `change` the box is the whole.
   void Read(const MappedTensor& tensor, const Slice& box, void* to) const;
 
   /// The source's tensors except moments, by name without the prefix.
@@ -56,7 +57,11 @@ class MappedWeights {
   const SavedTensor* Source(const std::vector<std::string>& names) const;
   /// The name among these of a tensor with an unknown dtype; null if there is none.
   const std::string* Foreign(const std::vector<std::string>& names) const;
+  const Checkpoint& SourceOf(const MappedTensor& tensor) const {
+    return tensor.from ? *tensor.from : source_;
+  }
   std::vector<char> Whole(const MappedTensor& tensor) const;
+  void ReadChanged(MappedTensor tensor, void* to) const;
 
   const Checkpoint& source_;
   const WeightMap map_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "engine/checkpoint/manifest.h"
 
 namespace strata {
+
+class Checkpoint;
 
 /// A tensor made from pieces that are side by side along `dim`. Each piece is a range along `dim`
 /// of a source, which is transposed first if `transpose` is set.
@@ -24,6 +27,10 @@ struct MappedTensor {
   std::vector<Piece> pieces;
   int dim = 0;
   bool transpose = false;
+  const Checkpoint* from = nullptr;  ///< has the pieces; null: the source of the others does
+  /// Changes the values of the whole tensor, row-major, before they are converted to the dtype of
+  /// `spec`. Empty: they stay.
+  std::function<void(double* values)> change = {};
 };
 
 /// Returns the `part`-th of `parts` equal ranges of the source along the tensor's dim; none if its

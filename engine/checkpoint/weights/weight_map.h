@@ -40,6 +40,7 @@ class WeightMap {
 
   /// Without a map: names are the same on both sides.
   WeightMap();
+  explicit WeightMap(Function function) : function_(std::move(function)) {}
   /// Reads a map: the name of a built-in one, a table of rules with `ignore` and `config`, or a
   /// function of the script, which `call` calls. `ignore` is a list of patterns of theirs that are
   /// not needed, and of pairs {copy, of}: a copy is not needed because it equals another tensor.

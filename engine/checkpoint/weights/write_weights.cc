@@ -30,7 +30,30 @@ void WriteBeside(const std::string& path, const std::function<void(const std::st
   }
 }
 
+/// The same for a folder.
+void WriteFolderBeside(const std::string& folder,
+                       const std::function<void(const std::string&)>& write) {
+  WriteBeside(folder, [&](const std::string& place) {
+    std::error_code error;
+    if (!fs::create_directory(place, error)) {
+      throw WorldError(Str("cannot write ", place, ": ", error ? error.message() : "File exists"));
+    }
+    write(place);
+    SyncFolder(place);
+  });
+}
+
+void WriteJson(const std::string& path, const Value& value) {
+  WriteSyncedFile(path, value.ToJson(2) + "\n");
+}
+
 using Tensors = std::vector<const MappedTensor*>;
+
+Tensors PointersTo(const std::vector<MappedTensor>& tensors) {
+  Tensors all;
+  for (const MappedTensor& tensor : tensors) all.push_back(&tensor);
+  return all;
+}
 
 int64_t BytesOf(const std::vector<MappedTensor>& tensors) {
   int64_t bytes = 0;
@@ -99,10 +122,19 @@ Value ConfigEntry(const Value& entry, const Value& job, const std::vector<Mapped
 
 void WriteWeights(const MappedWeights& weights, const std::vector<MappedTensor>& tensors,
                   const std::string& path) {
-  Tensors all;
-  for (const MappedTensor& tensor : tensors) all.push_back(&tensor);
   ProgressLine line("writing weights", BytesOf(tensors));
-  WriteBeside(path, [&](const std::string& file) { WriteFile(weights, all, file, line); });
+  WriteBeside(
+      path, [&](const std::string& file) { WriteFile(weights, PointersTo(tensors), file, line); });
+}
+
+void WriteWithConfig(const MappedWeights& weights, const std::vector<MappedTensor>& tensors,
+                     const std::string& folder, const std::string& file, const std::string& json,
+                     const Value& value) {
+  ProgressLine line("writing weights", BytesOf(tensors));
+  WriteFolderBeside(folder, [&](const std::string& place) {
+    WriteFile(weights, PointersTo(tensors), Str(place, "/", file), line);
+    WriteJson(Str(place, "/", json), value);
+  });
 }
 
 std::vector<std::string> WritePublished(const MappedWeights& weights,
@@ -111,13 +143,9 @@ std::vector<std::string> WritePublished(const MappedWeights& weights,
   const std::vector<Tensors> shards = Shards(tensors, shard_bytes);
   std::vector<std::string> names;
   ProgressLine line("writing weights", BytesOf(tensors));
-  WriteBeside(folder, [&](const std::string& place) {
-    std::error_code error;
-    if (!fs::create_directory(place, error)) {
-      throw WorldError(Str("cannot write ", place, ": ", error ? error.message() : "File exists"));
-    }
+  WriteFolderBeside(folder, [&](const std::string& place) {
     const auto write_text = [&](const std::string& name, const Value& value) {
-      WriteSyncedFile(Str(place, "/", name), value.ToJson(2) + "\n");
+      WriteJson(Str(place, "/", name), value);
       names.push_back(name);
     };
     Value places = Value::MakeMap();
@@ -144,7 +172,6 @@ std::vector<std::string> WritePublished(const MappedWeights& weights,
       }
       if (!config.as_map().empty()) write_text("config.json", config);
     }
-    SyncFolder(place);
   });
   return names;
 }

@@ -25,4 +25,10 @@ std::vector<std::string> WritePublished(const MappedWeights& weights,
                                         const std::vector<MappedTensor>& tensors,
                                         const std::string& folder, int64_t shard_bytes);
 
+/// Writes the folder: `file`, a safetensors file with all tensors, and `value` in the JSON file
+/// `json`. Throws as WriteWeights() does.
+void WriteWithConfig(const MappedWeights& weights, const std::vector<MappedTensor>& tensors,
+                     const std::string& folder, const std::string& file, const std::string& json,
+                     const Value& value);
+
 }  // namespace strata

@@ -19,6 +19,7 @@
 #include "engine/checkpoint/save_folder.h"
 #include "engine/checkpoint/weights/exported.h"
 #include "engine/job/data_source.h"
+#include "engine/runtime/saves/base_digest.h"
 #include "engine/runtime/saves/load_weights.h"
 #include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/saves/saved_data.h"
@@ -51,6 +52,11 @@ Value Taught(Value job, bool predicts) {
   for (const char* key : kFormerKeys) job.Erase(key);
   if (job["layers"].is_list()) job.Set("layers", WithoutFreeze(job["layers"]));
   if (predicts) job.Erase("test_data");
+  if (job["adapt"].is_map()) {  // from which parts it began is past
+    Value adapt = job["adapt"], options = adapt["options"];
+    options.Erase("from");
+    job.Set("adapt", adapt.Set("options", options));
+  }
   return job;
 }
 
@@ -99,6 +105,7 @@ class Beginning {
     StartReport& report = begun.report;
     const auto save = OpenSave(path);
     CheckTraining(job_, now_, *save);
+    CheckBase(*save);
     change_ = ChangeOfFreeze(save->manifest().training.job, job_.layers);
     begun.began = BeganWith(save->manifest().training, change_);
     CheckNames(*save);
@@ -137,6 +144,18 @@ class Beginning {
       if (!path.empty()) path = OpenSave(path)->path();
     }
     return transport_.Broadcast(path, 0);
+  }
+
+  /// Throws ConfigError unless the save's parts were trained beside the base of now.
+  void CheckBase(const Checkpoint& save) const {
+    const TrainingState& saved = save.manifest().training;
+    if (saved.base == now_.base) return;
+    const Value& from = saved.job["weights"]["from"];
+    const bool has_file = from.is_string() && !from.as_string().empty();
+    throw ConfigError(
+        Str(save.path(), ": its low-rank parts were trained beside other weights (digest ",
+            saved.base, ", now ", now_.base, "); give the same: --weights=",
+            has_file ? from.as_string() : "none, with the initial values of its seed"));
   }
 
   /// Adds notes about how the job differs from that of the save.
@@ -242,18 +261,39 @@ class Beginning {
 }  // namespace
 
 Begun BeginTraining(const Job& job, const TrainingState& now, const std::vector<StateTensor>& state,
-                    Script& script, Transport& transport, Progress& progress) {
+                    const std::vector<StateTensor>& base, Script& script, Transport& transport,
+                    Progress& progress) {
+  Begun begun;
   std::vector<std::string> notes;
+  const auto load_weights = [&] {
+    if (job.weights.from.empty()) return;
+    begun.report = LoadWeights(job, state, script, transport, progress);
+  };
+  TrainingState beside = now;
+  if (job.adapt.is_on()) {
+    load_weights();
+    const bool compares = !job.resume.empty() || !job.save.dir.empty();
+    if (compares) beside.base = DigestOfBase(base, transport);
+  }
   if (!job.resume.empty()) {
-    if (auto resumed = Beginning(job, now, state, transport, progress).Resume()) {
+    if (auto resumed = Beginning(job, beside, state, transport, progress).Resume()) {
+      resumed->base = beside.base;
+      std::vector<std::string>& all = resumed->report.notes;
+      all.insert(all.begin(), begun.report.notes.begin(), begun.report.notes.end());
       return *std::move(resumed);
     }
     notes = {Str("nothing is saved in ", job.save.dir, " yet: the training begins")};
   }
-  Begun begun;
-  if (!job.weights.from.empty()) {
-    begun.report = LoadWeights(job, state, script, transport, progress);
+  if (job.adapt.is_on()) {
+    LoadParts(job, state, script, transport, progress);
+    const Value& from = job.adapt.options["from"];
+    if (from.is_string()) {
+      notes.push_back(Str("begins with the low-rank parts of ", from.as_string()));
+    }
+  } else {
+    load_weights();
   }
+  begun.base = beside.base;
   begun.report.notes.insert(begun.report.notes.begin(), notes.begin(), notes.end());
   return begun;
 }

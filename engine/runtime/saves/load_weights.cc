@@ -15,6 +15,7 @@
 #include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/weights/exported.h"
+#include "engine/checkpoint/weights/low_rank_files.h"
 #include "engine/checkpoint/weights/published_config.h"
 #include "engine/checkpoint/weights/taking.h"
 #include "engine/comm/specs.h"
@@ -82,9 +83,23 @@ void Load(const MappedWeights& weights, const MappedTensor& mapped, const StateT
   tensor.memory.copy_(whole.narrow(0, tensor.slice.begin, tensor.slice.count));
 }
 
+/// True for A and B of a low-rank part, which weights do not have.
+bool IsPart(const Job& job, const StateTensor& tensor) {
+  return job.adapt.is_on() && tensor.kind == TensorKind::kParameter && IsPartName(tensor.name);
+}
+
 bool IsExcepted(const std::vector<std::string>& excepted, std::string_view name) {
   return std::ranges::any_of(excepted,
                              [&](const std::string& path) { return name.starts_with(path); });
+}
+
+/// Refuses a save of low-rank parts as the weights of a job.
+void CheckIsWhole(const Checkpoint& source) {
+  if (source.manifest().training.base.empty()) return;
+  throw ConfigError(Str(source.path(),
+                        " holds the low-rank parts of a job with adapt and no other weights: give "
+                        "the weights beside which they were trained, and --resume=",
+                        source.path(), " or --adapt.from=", source.path()));
 }
 
 WeightMap MapOf(const Job& job, Script& script) {
@@ -98,6 +113,7 @@ WeightMap MapOf(const Job& job, Script& script) {
 StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, Script& script,
                         Transport& transport, Progress& progress) {
   const auto source = Checkpoint::Open(job.weights.from);
+  CheckIsWhole(*source);
   const MappedWeights weights(*source, MapOf(job, script), job.weights.prefix);
 
   const std::vector<std::string> excepted = ExceptedPaths(job);
@@ -105,6 +121,7 @@ StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, S
   std::set<std::string_view> names;
   const std::set<std::string> may_miss = TensorsThatMayMiss(job.layers);
   for (const StateTensor& tensor : state) {
+    if (IsPart(job, tensor)) continue;
     if (tensor.kind == TensorKind::kMoment || !names.insert(tensor.name).second) continue;
     const bool is_excepted = IsExcepted(excepted, tensor.name);
     (is_excepted ? left_out : wanted)
@@ -166,6 +183,61 @@ StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, S
   progress.WaitForAll();
   transport.Barrier();
   return report;
+}
+
+namespace {
+
+/// Throws ConfigError unless the options of the file are those of the job.
+void CheckOptions(const Job& job, const std::string& from, const LowRankOptions& options) {
+  const Value& own = job.adapt.options;
+  const bool fits =
+      own["rank"].as_int() == options.rank && own["alpha"].as_double() == options.alpha;
+  if (fits) return;
+  throw ConfigError(Str(from, ": its parts have rank ", options.rank, " and alpha ", options.alpha,
+                        "; adapt has rank ", own["rank"].as_int(), " and alpha ",
+                        own["alpha"].as_double()));
+}
+
+}  // namespace
+
+void LoadParts(const Job& job, const std::vector<StateTensor>& state, Script& script,
+               Transport& transport, Progress& progress) {
+  const Value& from = job.adapt.options["from"];
+  if (from.is_null()) return;
+  const std::string& path = from.as_string();
+  const bool is_peft = IsPeftFolder(path);
+  const auto source = Checkpoint::Open(is_peft ? PeftTensors(path) : path);
+  CheckOptions(job, path, is_peft ? ReadPeftConfig(path) : LowRankOptionsOf(*source));
+  const MappedWeights weights(*source, is_peft ? PeftMap(MapOf(job, script)) : WeightMap());
+  std::vector<WantedTensor> wanted;
+  std::set<std::string_view> names;
+  for (const StateTensor& tensor : state) {
+    if (tensor.kind == TensorKind::kMoment || job.adapt.IsBase(tensor.name)) continue;
+    const bool is_buffer = tensor.kind == TensorKind::kBuffer;  // PEFT does not write them
+    if (names.insert(tensor.name).second) wanted.push_back({tensor.name, tensor.spec, is_buffer});
+  }
+  std::vector<MappedTensor> found;
+  const Taken taken = OfAllRanks(Take(weights, wanted, found), transport);
+  const std::vector<std::string> troubles = TroublesWith(weights, taken);
+  if (!troubles.empty()) {
+    throw ConfigError(Str(path, " does not fit the job's adapt:\n", Join(troubles, "\n")));
+  }
+  progress.ReadData(&path);
+  std::map<std::string_view, const MappedTensor*> by_name;
+  for (const MappedTensor& tensor : found) {
+    by_name[tensor.name] = &tensor;
+    for (const MappedTensor::Piece& piece : tensor.pieces) source->Verify(*piece.source);
+  }
+  progress.WaitForAll();
+  transport.Barrier();
+  progress.ReadData(&path);
+  for (const StateTensor& tensor : state) {
+    const auto mapped = by_name.find(tensor.name);
+    if (mapped == by_name.end() || tensor.kind == TensorKind::kMoment) continue;
+    Load(weights, *mapped->second, tensor);
+  }
+  progress.WaitForAll();
+  transport.Barrier();
 }
 
 bool LoadAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,

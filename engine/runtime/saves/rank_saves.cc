@@ -60,10 +60,11 @@ RankSaves::RankSaves(const RankContext& context, RankStages& stages, int local_r
     best_.emplace(SaveSpec{.dir = BestFolder(job.save.dir), .keep = 1}, GoesOnThere(job),
                   context.transport, context.progress);
   }
-  if (job.resume.empty() && job.weights.from.empty()) return;
-  Begun begun = BeginTraining(job, TrainingAt(0, 0), State(), context.script, context.transport,
-                              context.progress);
+  if (job.resume.empty() && job.weights.from.empty() && !job.adapt.is_on()) return;
+  Begun begun = BeginTraining(job, TrainingAt(0, 0), State(), OwnTensors(/*of_base=*/true),
+                              context.script, context.transport, context.progress);
   start_ = std::move(begun.report);
+  base_ = std::move(begun.base);
   began_ = std::move(begun.began);
   if (!start_.loss_scale.is_null()) stages_.loss_scale().set_state(start_.loss_scale);
   if (!start_.monitors.is_null()) {
@@ -224,14 +225,17 @@ bool RankSaves::StartBeside(int64_t step, int64_t skipped) {
 /// with ZeRO-1 each writes its own part of the moments. The ranks of the model axis each write
 /// their parts of divided tensors; one of them writes the others. Of tied tensors only the first
 /// use is written.
-std::vector<StateTensor> RankSaves::OwnState() const {
+std::vector<StateTensor> RankSaves::OwnState() const { return OwnTensors(/*of_base=*/false); }
+
+std::vector<StateTensor> RankSaves::OwnTensors(bool of_base) const {
   const bool shares_moments = context_.job.zero == 1 && context_.replicas > 1;
   std::vector<StateTensor> state = State();
   std::erase_if(state, [&](const StateTensor& tensor) {
     const bool own_part = shares_moments && tensor.kind == TensorKind::kMoment;
     const bool of_replica = context_.replica == 0 || own_part;
     const bool of_axis = context_.speaks_for_axis() || tensor.is_shared();
-    return tensor.is_copy || !of_replica || !of_axis;
+    const bool is_of_base = context_.job.adapt.IsBase(tensor.name);
+    return tensor.is_copy || !of_replica || !of_axis || is_of_base != of_base;
   });
   return state;
 }
@@ -241,6 +245,7 @@ TrainingState RankSaves::TrainingAt(int64_t step, int64_t skipped) const {
   training.step = step;
   training.skipped = skipped;
   training.began = began_;
+  training.base = base_;
   if (context_.job.precision.loss_scale.dynamic) {
     training.loss_scale = stages_.loss_scale().state();
   }

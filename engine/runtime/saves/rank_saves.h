@@ -54,6 +54,9 @@ class RankSaves {
   void BeginAverages();
   /// The tensors of the state that this rank writes into a save.
   std::vector<StateTensor> OwnState() const;
+  /// The tensors of which this rank speaks for all that have them: those that a save holds, or with
+  /// `of_base` those of the base of a job with `adapt`, which no save holds.
+  std::vector<StateTensor> OwnTensors(bool of_base) const;
   /// Collective: copies the state and starts to write it in the background. Returns false, having
   /// started nothing, if some rank has no memory for a copy.
   bool StartBeside(int64_t step, int64_t skipped);
@@ -70,6 +73,7 @@ class RankSaves {
   const int64_t every_;  // steps between two saves; 0 means only at the end
   StartReport start_;
   BeganSteps began_;  // for all parameters of the job
+  std::string base_;  // TrainingState::base
   bool took_averages_ = false;
   std::optional<Saver> saver_;  // set if the job has job.save
   std::optional<Saver> best_;   // set if the job has job.save.best

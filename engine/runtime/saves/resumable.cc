@@ -172,6 +172,15 @@ void CheckTraining(const Job& job, const TrainingState& now, const Checkpoint& s
   const auto refuse = [&](const std::string& what) {
     throw ConfigError(Str(save.path(), ": ", what));
   };
+  if (saved.base.empty() && job.adapt.is_on()) {
+    refuse(Str("it is of a training without adapt and has no low-rank parts; to begin with its ",
+               "weights: --weights=", save.path()));
+  }
+  if (!saved.base.empty() && !job.adapt.is_on()) {
+    refuse(
+        "it holds the low-rank parts of a job with adapt and no other weights; this job has no "
+        "adapt (strata export --merge=WEIGHTS adds them to the weights)");
+  }
   CheckClasses(saved.data, now.data, save.path());
   if (!job.trains) return;
   if (saved.seed != now.seed) {
@@ -200,7 +209,8 @@ const SavedTensor& FindSaved(const Checkpoint& save, const std::string& name,
 }
 
 bool IsTaken(const Job& job, const FreezeChange& change, std::string_view name) {
-  return !change.Begins(name) && (job.trains || !IsOfSteps(name));
+  return !change.Begins(name) && !job.adapt.IsBase(std::string(name)) &&
+         (job.trains || !IsOfSteps(name));
 }
 
 void CheckPlaces(const Job& job, const Checkpoint& save,

@@ -27,7 +27,8 @@ std::string SaveOf(const Job& job);
 /// Checkpoint::Open() does, with the newest save that is whole.
 std::unique_ptr<Checkpoint> OpenSave(const std::string& path);
 
-/// Throws ConfigError unless the save was trained on the same classes and, if the job trains, with
+/// Throws ConfigError unless both or none have `adapt`, the save was trained on the same classes
+/// and, if the job trains, with
 /// the same seed, type of optimizer and samples per step. `now`: from TrainingOf().
 void CheckTraining(const Job& job, const TrainingState& now, const Checkpoint& save);
 
@@ -36,8 +37,8 @@ void CheckTraining(const Job& job, const TrainingState& now, const Checkpoint& s
 const SavedTensor& FindSaved(const Checkpoint& save, const std::string& name,
                              const TensorSpec& spec);
 
-/// True if the job loads its tensor `name` from the save. It loads all but moments that begin at
-/// zero and, if it does not train, moments that only training steps use.
+/// True if the job loads its tensor `name` from the save. It loads all but the base of `adapt`,
+/// moments that begin at zero and, if it does not train, moments that only training steps use.
 bool IsTaken(const Job& job, const FreezeChange& change, std::string_view name);
 
 /// Throws ConfigError if the save has a tensor that the job does not have, except for moments that

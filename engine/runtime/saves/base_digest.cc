@@ -1,0 +1,66 @@
+#include "engine/runtime/saves/base_digest.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+
+#include "engine/base/split_mix.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/slice.h"
+
+namespace strata {
+namespace {
+
+uint64_t HashOf(std::string_view name) {
+  uint64_t hash = 0;
+  for (const char c : name) hash = SplitMix(hash ^ static_cast<unsigned char>(c));
+  return hash;
+}
+
+uint64_t SumOf(const StateTensor& tensor) {
+  const at::Tensor values = tensor.memory.detach().cpu();
+  const uint64_t name = HashOf(tensor.name);
+  std::atomic<uint64_t> sum = 0;
+  constexpr int64_t kChunk = 1 << 16;  // elements; a copy in double takes little memory
+  const auto add = [&](int64_t place, int64_t own, int64_t count) {
+    at::parallel_for(0, count, kChunk, [&](int64_t begin, int64_t end) {
+      uint64_t part = 0;
+      for (; begin < end; begin += kChunk) {
+        const int64_t size = std::min(kChunk, end - begin);
+        const at::Tensor wide = values.narrow(0, own + begin, size).to(at::kDouble);
+        const double* const elements = wide.const_data_ptr<double>();
+        for (int64_t i = 0; i < size; ++i) {
+          const auto index = static_cast<uint64_t>(place + begin + i);
+          part += SplitMix(SplitMix(name + index) ^ std::bit_cast<uint64_t>(elements[i]));
+        }
+      }
+      sum += part;
+    });
+  };
+  ForEachRun(Slice::Whole(tensor.spec.shape), tensor.slice, add);
+  return sum;
+}
+
+}  // namespace
+
+std::string DigestOfBase(const std::vector<StateTensor>& state, Transport& transport) {
+  uint64_t sum = 0;
+  for (const StateTensor& tensor : state) sum += SumOf(tensor);
+  // Doubles add up pieces of 16 bits exactly.
+  constexpr int kPieces = 4, kBits = 16;
+  std::vector<double> pieces;
+  for (int i = 0; i < kPieces; ++i) {
+    pieces.push_back(static_cast<double>(sum >> (kBits * i) & 0xffff));
+  }
+  pieces = transport.AllReduceSum(pieces);
+  uint64_t all = 0;
+  for (int i = 0; i < kPieces; ++i) {
+    all += static_cast<uint64_t>(pieces[static_cast<size_t>(i)]) << (kBits * i);
+  }
+  return Printf("%016llx", static_cast<unsigned long long>(all));
+}
+
+}  // namespace strata
