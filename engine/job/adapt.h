@@ -5,17 +5,18 @@
 //
 // Adapt() sets LayerSpec::low_rank of the layers that have the named weights, which may stand
 // inside containers, attention, Transformer layers and layers of strata.layer, and marks all other
-// parameters as frozen. Everything else (shapes, costs, memory, saves, cuts) follows from the specs.
+// parameters as frozen. Everything else (shapes, costs, memory, saves, cuts) follows from the
+// specs.
 //
 // `layers` is a regular expression on the names of parameters: their names in saves, or those that
-// weights.map gives them in the published model. Refused with both lists: an expression that chooses
-// other weights by one kind of name than by the other. Also refused: one that matches nothing (with
-// the nearest names) or a parameter that is no matrix of a linear operator and no bias, one that
-// matches only some of the matrices that Strata holds as one, or only some copies in a stack; tied
-// weights; and `freeze` beside `adapt`.
+// weights.map gives them in the published model. Refused with both lists: an expression that
+// chooses other weights by one kind of name than by the other. Also refused: one that matches
+// nothing (with the nearest names) or a parameter that is no matrix of a linear operator and no
+// bias, one that matches only some of the matrices that Strata holds as one, or only some copies in
+// a stack; tied weights; and `freeze` beside `adapt`.
 //
-// It does not: quantise frozen weights, adapt convolutions, embeddings or recurrent layers, or share
-// adapted layers over the model axis (split.h refuses that).
+// It does not: quantise frozen weights, adapt convolutions, embeddings or recurrent layers, or
+// share adapted layers over the model axis (split.h refuses that).
 #pragma once
 
 #include "engine/job/job.h"

@@ -24,8 +24,7 @@ std::shared_ptr<const LowRank> RowsOf(const std::shared_ptr<const LowRank>& low_
                                       int64_t size);
 
 /// Adds scale B (A dropout(x)) to `y`, the product of x and the weight; may change y in place.
-at::Tensor AddLowRank(const LowRank& low_rank, const at::Tensor& x, at::Tensor y,
-                      const Pass& pass);
+at::Tensor AddLowRank(const LowRank& low_rank, const at::Tensor& x, at::Tensor y, const Pass& pass);
 
 /// The layer with the parts that spec.low_rank declares; `layer` itself if it declares none. A has
 /// the initial values of a Linear's weight (kaiming_uniform_ with a = sqrt(5), as in PEFT), drawn
