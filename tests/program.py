@@ -117,8 +117,8 @@ class Program:
         return out + errors
 
     def plan(self, *arguments, **options):
-        """What `strata plan ARGUMENTS --json` writes."""
-        return json.loads(self.run("plan", *arguments, "--json", **options))
+        """What `strata plan ARGUMENTS --json` writes, without what it says of its progress behind that."""
+        return json.JSONDecoder().raw_decode(self.run("plan", *arguments, "--json", **options))[0]
 
     def verifies(self, *arguments, equal="equal bit for bit"):
         """`strata verify ARGUMENTS` finds what one stage computes."""
