@@ -252,6 +252,65 @@ def adapters(strata):
     require(re.search(r"trains 416 of \S+ parameters, ", shown), "how many parameters are trained", shown)
 
 
+_PERCEPTRON = """
+local strata = require "strata"
+local nn = strata.nn
+local LowRank = strata.layer {
+  name = "LowRank",
+  init = function(self) self.lora_A, self.lora_B = nn.Linear{32, 4, bias=false}, nn.Linear{4, 32, bias=false} end,
+  forward = function(self, x) return x + self.lora_B(self.lora_A(x)) end,
+}
+return strata.job {
+  layers = { nn.Flatten{}, nn.Linear{64, 32, name="first"}, nn.ReLU{}, LowRank{name="own"}, nn.Linear{32, 10, name="last"} },
+  loss = nn.CrossEntropyLoss{},
+  batch = { micro_batches = 2, micro_batch_size = 16 },
+  optimizer = { "adamw", lr = 1e-2 },
+  data = { train = strata.data.digits{}, test = strata.data.digits{split="test"} },
+  steps = 5,
+  device = "cpu",
+}
+"""
+
+
+def adapter_bases(strata):
+    """Parts are added to the values beside which they were trained, and another base is named."""
+    strata.write("net.lua", _PERCEPTRON)
+
+    def loss(*flags, command="eval", says=()):
+        shown = strata.run(command, "net.lua", *flags, says=says)
+        return float(re.search(r"test loss (\S+)", shown).group(1))
+
+    strata.run("train", "net.lua", "--ema=0.9", "--save.dir=base")
+    strata.run("train", "net.lua", "--seed=7", "--save.dir=other")
+    adapt = ["--adapt=lora", "--adapt.rank=2", "--adapt.alpha=8", "--adapt.layers=first"]
+    beside = [*adapt, "--weights=base"]
+    for name, ema, flag in [("values", [], []), ("averages", ["--ema=0.9"], []),
+                            ("last", ["--ema=0.9"], ["--averages=false"])]:
+        parts = "parts_" + name
+        strata.run("train", "net.lua", *beside, *ema, "--save.dir=" + parts)
+        strata.run("export", parts, "--merge=base", "-o", "merged_" + name, *flag)
+        merged = loss("--weights=merged_" + name)
+        resumed = loss(*beside, "--resume=" + parts, *([] if flag else ema))
+        require(flag or abs(merged - resumed) < 1e-4, "the loss of the training", [name, merged, resumed])
+        strata.run("export", parts, "--adapter", "-o", "peft_" + name, *flag)
+        again = loss(*beside, "--adapt.from=peft_" + name)
+        require(abs(merged - again) < 1e-4, "the same of PEFT's files", [name, merged, again])
+    strata.run("export", "parts_values", "--merge=other", "-o", "wrong", says="trained beside base; nothing checks")
+    other = [*adapt, "--weights=other"]
+    loss(*other, "--adapt.from=parts_values", says="which were trained beside other weights")
+    strata.run("eval", "net.lua", *other, "--resume=parts_values", code=2, says="trained beside other weights")
+    loss(*beside, "--adapt.alpha=80", "--resume=parts_values", says="low_rank")
+    strata.run("train", "net.lua", *beside, "--adapt.train=last.bias", "--save.dir=more")
+    strata.run("eval", "net.lua", *beside, "--resume=more", code=2, says="adapt.train was")
+    with open(strata.path("peft_values/adapter_config.json")) as file:
+        require(json.load(file)["modules_to_save"] is None, "no other modules")
+    strata.run("export", "more", "--adapter", "-o", "peft_more")
+    with open(strata.path("peft_more/adapter_config.json")) as file:
+        require(json.load(file)["modules_to_save"] == ["last"], "names of modules")
+    strata.run("import", "base", "--model=net.lua", "--output=in.safetensors")
+    require("own.lora_A.weight" in strata.run("inspect", "in.safetensors"), "a tensor of a layer's own name")
+
+
 def floats(folder, name):
     """The numbers of a tensor in a folder."""
     dtype, _, content = tensors_of(folder)[name]

@@ -68,7 +68,7 @@ void RunHeadInChunks(const Job& job, const LayerSpec& head, const TensorSpecs& l
   if (!MayRunInChunks(head, job.loss, model)) return;
   const auto rows = RowsInChunks(logits.at(0).shape, job.loss, host.is_cpu);
   if (!rows) return;
-  CountInChunks(head, job.loss, *rows, job.precision.compute, host.is_cpu, costs.layers.back());
+  CountInChunks(head, *rows, job.precision.compute, host.is_cpu, costs.layers.back());
   costs.loss.kept_bytes = costs.loss.backward_scratch = costs.loss.input_bytes = 0;
   costs.chunk_rows = RowsOfChunk(logits[0].shape.back(), host.is_cpu);
 }

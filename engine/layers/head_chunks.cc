@@ -68,10 +68,10 @@ std::optional<int64_t> RowsInChunks(std::span<const int64_t> logits, const Layer
 }
 
 // A chunk has its logits' log-softmax, the gradient of that, and the gradient of the logits at
-// once; with label smoothing the gradient of the log-softmax has two summands. In half precision on
-// the CPU, the product of a weight gradient is made beside the logits' gradient before it is added.
-void CountInChunks(const LayerSpec& head, const LayerSpec& loss, int64_t rows, DType compute,
-                   bool is_cpu, LayerCost& cost) {
+// once, with label smoothing too. In half precision on the CPU, the product of a weight gradient is
+// made beside the logits' gradient before it is added.
+void CountInChunks(const LayerSpec& head, int64_t rows, DType compute, bool is_cpu,
+                   LayerCost& cost) {
   const int64_t in = head.Int("in_features"), out = head.Int("out_features");
   const int64_t chunk = std::min(rows, RowsOfChunk(out, is_cpu));
   const int64_t item = DTypeSize(compute);
@@ -80,7 +80,7 @@ void CountInChunks(const LayerSpec& head, const LayerSpec& loss, int64_t rows, D
   cost.input_grad.bytes += again * static_cast<double>(item);
   if (!head.frozen) cost.weight_grad.bytes += 8 * again;  // sums in float32
   const int64_t exact = AllocatedBytes(4 * chunk * out), half = AllocatedBytes(item * chunk * out);
-  const int64_t of_loss = (loss.Number("label_smoothing") > 0 ? 4 : 3) * exact;
+  const int64_t of_loss = 3 * exact;
   const bool rounds = item < 4 && is_cpu && !head.frozen;
   const int64_t of_weights = rounds ? half + AllocatedBytes(item * in * out) : 0;
   cost.forward_scratch = std::max(of_loss, of_weights) + 2 * AllocatedBytes(item * chunk * in);

@@ -42,8 +42,8 @@ std::optional<int64_t> RowsInChunks(std::span<const int64_t> logits, const Layer
 /// Changes the costs of a head that runs in chunks. Its work stays where it was, although the
 /// forward does all of it (ModelCosts::chunk_rows). The weights and their gradient are read
 /// once per chunk. From the forward to the backward it keeps the gradient of its input alone.
-void CountInChunks(const LayerSpec& head, const LayerSpec& loss, int64_t rows, DType compute,
-                   bool is_cpu, LayerCost& cost);
+void CountInChunks(const LayerSpec& head, int64_t rows, DType compute, bool is_cpu,
+                   LayerCost& cost);
 
 /// For tests: while an object lives, chunks have so many rows.
 class WithRowsOfChunk {

@@ -236,7 +236,7 @@ TEST_F(AdaptTest, RefusesASaveBesideAnotherBase) {
 TEST_F(AdaptTest, BeginsWithParts) {
   Train(MakeJob({{"save", SaveKey()}}), 3, /*saves=*/true);
   const std::string save = saved_, peft = folder_.Inside("peft");
-  EXPECT_GT(WritePeft(*Checkpoint::Open(save), WeightMap(), peft), 10);
+  EXPECT_GT(WritePeft(*Checkpoint::Open(save), WeightMap(), /*averages=*/false, peft), 10);
   const auto begin = [&](const std::string& from) {
     return Train(MakeJob({{"adapt", Lora({{"from", from}})}, {"parallel", Pipe(2)}}), 2);
   };
@@ -264,7 +264,8 @@ TEST_F(AdaptTest, MergesIntoTheWeights) {
     if (saved.kind == TensorKind::kMoment) continue;
     tensors.push_back({saved.name, saved.spec, {{&saved, 0, 0}}});
   }
-  EXPECT_GT(MergeParts(*parts, LowRankOptionsOf(*parts), WeightMap(), tensors), 5);
+  EXPECT_GT(MergeParts(*parts, LowRankOptionsOf(*parts), WeightMap(), /*averages=*/false, tensors),
+            5);
   const std::string merged = folder_.Inside("merged.safetensors");
   WriteWeights(mapped, tensors, merged);
   const auto loss = [&](const Value::Map& keys) {

@@ -48,8 +48,9 @@ std::vector<WantedTensor> TensorsOf(const Job& job) {
     const bool again = !layer.tied_key.empty() && !ties.insert(layer.tied_key).second;
     for (const ParameterSpec& parameter : ParametersOf(layer)) {
       const bool is_tied = std::ranges::count(layer.tied_weights, parameter.name) > 0;
-      if ((again && is_tied) || IsPartName(parameter.name)) continue;
       const std::string name = Str(LayerPath(layer, static_cast<int>(i)), ".", parameter.name);
+      const bool is_part = job.adapt.is_on() && IsPartName(name) && !job.adapt.IsBase(name);
+      if ((again && is_tied) || is_part) continue;
       tensors.push_back({name, {parameter.shape, parameter.dtype}, may_miss.contains(name)});
     }
   }
@@ -87,14 +88,16 @@ Mapping MappingOf(const Value& own, Flags& flags) {
   return mapping;
 }
 
+constexpr const char* kAsAverages = "as their averages (ema), with which evaluations compute";
+constexpr const char* kForValues = "; --averages=false takes the values\n";
+
 /// Replaces values by the averages of a training with ema, and returns a text about it; "" if there
 /// are no averages.
 std::string WithAverages(const Checkpoint& source, std::vector<MappedTensor>& tensors) {
   int64_t averages = 0;
   for (MappedTensor& tensor : tensors) averages += MapAverage(source, tensor) ? 1 : 0;
   if (averages == 0) return "";
-  return Str(Plural(averages, "tensor"),
-             " as their averages (ema), with which evaluations compute");
+  return Str(Plural(averages, "tensor"), " ", kAsAverages);
 }
 
 int Import(const Command& command, const Arguments& arguments) {
@@ -127,11 +130,24 @@ int Import(const Command& command, const Arguments& arguments) {
 }
 
 /// Writes the low-rank parts of a save as a folder of PEFT.
-int ExportParts(const Checkpoint& save, const WeightMap& map, const std::string& output) {
-  const int64_t count = WritePeft(save, map, output);
+int ExportParts(const Checkpoint& save, const WeightMap& map, bool averages,
+                const std::string& output) {
+  const int64_t count = WritePeft(save, map, averages, output);
   Print(Str(output, ": ", Plural(count, "tensor"), " of ", save.path(),
-            " in adapter_model.safetensors, adapter_config.json\n"));
+            " in adapter_model.safetensors, adapter_config.json\n",
+            averages && HasAverages(save) ? Str(kAsAverages, kForValues) : ""));
   return 0;
+}
+
+/// A line about parts that are merged with other weights than the save names; "" if they are not.
+std::string OtherBase(const Checkpoint& save, const std::string& merge) {
+  const Value& from = save.manifest().training.job["weights"]["from"];
+  const std::string before = from.is_string() ? from.as_string() : "";
+  std::error_code error;
+  if (before == merge || std::filesystem::equivalent(before, merge, error)) return "";
+  return Str("note: the low-rank parts were trained beside ",
+             before.empty() ? "initial values" : before, "; nothing checks that ", merge,
+             " has the same values\n");
 }
 
 int Export(const Command& command, const Arguments& arguments) {
@@ -148,7 +164,7 @@ int Export(const Command& command, const Arguments& arguments) {
   const std::string merge = own["merge"].is_null() ? "" : own["merge"].as_string();
   if (own["adapter"].as_bool()) {
     if (!merge.empty()) throw ConfigError("--adapter writes parts, --merge adds them: keep one");
-    return ExportParts(*save, mapping.map, own["output"].as_string());
+    return ExportParts(*save, mapping.map, own["averages"].as_bool(), own["output"].as_string());
   }
   if (merge.empty() && !save->manifest().training.base.empty()) {
     throw ConfigError(Str(save->path(),
@@ -162,18 +178,23 @@ int Export(const Command& command, const Arguments& arguments) {
   const bool is_published = base && base->is_plain_file();
   const MappedWeights weights(*source, is_published ? WeightMap() : mapping.map);
   std::vector<MappedTensor> tensors = Exported(weights);
+  const bool takes_averages = own["averages"].as_bool();
   const int64_t merged =
-      base ? MergeParts(*save, LowRankOptionsOf(*save), mapping.map, tensors) : 0;
-  const std::string averages = own["averages"].as_bool() ? WithAverages(*source, tensors) : "";
+      base ? MergeParts(*save, LowRankOptionsOf(*save), mapping.map, takes_averages, tensors) : 0;
+  // The parts were trained beside the values of the base.
+  std::string averages;
+  if (takes_averages && !base) averages = WithAverages(*source, tensors);
+  if (takes_averages && base && HasAverages(*save)) averages = Str("the parts ", kAsAverages);
   const std::vector<std::string> files =
       WritePublished(weights, tensors, own["output"].as_string(), static_cast<int64_t>(shard));
   std::string text =
       Str(own["output"].as_string(), ": ", Plural(static_cast<int64_t>(tensors.size()), "tensor"),
           " of ", source->path(), " in ", Join(files, ", "), "\n");
   if (merged > 0) {
-    text += Str(Plural(merged, "tensor"), " changed by the low-rank parts of ", save->path(), "\n");
+    text += Str(Plural(merged, "tensor"), " changed by the low-rank parts of ", save->path(), "\n",
+                OtherBase(*save, merge));
   }
-  if (!averages.empty()) text += averages + "; --averages=false takes the values\n";
+  if (!averages.empty()) text += averages + kForValues;
   Print(text);
   return 0;
 }

@@ -43,7 +43,8 @@ class Bar {
   void Show(double share) {
     constexpr int kColumns = 24;
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start_;
-    if (most_seconds_ > 0) share = std::max(share, std::min(1.0, since.count() / most_seconds_));
+    if (most_seconds_ > 0) share = std::max(share, since.count() / most_seconds_);
+    share = std::min(share, 1.0);
     if (!is_seen_) {
       const auto percent = static_cast<int64_t>(100 * share);
       return line_.Advance(percent - std::exchange(percent_, percent));

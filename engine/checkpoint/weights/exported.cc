@@ -111,6 +111,12 @@ std::vector<MappedTensor> Exported(const MappedWeights& weights) {
   return exporter.Finish();
 }
 
+bool HasAverages(const Checkpoint& save) {
+  return std::ranges::any_of(save.manifest().tensors, [](const SavedTensor& tensor) {
+    return tensor.kind == TensorKind::kMoment && tensor.name.ends_with(kAverage);
+  });
+}
+
 bool MapAverage(const Checkpoint& source, MappedTensor& mapped) {
   MappedTensor averages = mapped;
   const SavedTensor*& first = averages.pieces[0].source;

@@ -18,6 +18,9 @@ std::vector<MappedTensor> Exported(const MappedWeights& weights);
 /// The end of the names of moving averages, in saves of a training with `ema`.
 inline constexpr std::string_view kAverage = "#ema";
 
+/// True if the save has averages of parameters.
+bool HasAverages(const Checkpoint& save);
+
 /// Replaces the pieces of a mapped tensor by their moving averages. Returns false, and changes
 /// nothing, if a piece has no average.
 bool MapAverage(const Checkpoint& source, MappedTensor& mapped);

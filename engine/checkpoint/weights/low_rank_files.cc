@@ -12,6 +12,7 @@
 #include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/strict_json.h"
 #include "engine/checkpoint/files/tensor_name.h"
+#include "engine/checkpoint/weights/exported.h"
 #include "engine/checkpoint/weights/write_weights.h"
 #include "engine/layers/layer_spec.h"
 
@@ -70,6 +71,14 @@ Value PeftSource(const WeightMap& map, const std::string& ours) {
   if (!found || found->theirs.size() != 1 || found->rule.parts != 1) return {};
   return Value::MakeMap(
       {{"1", Str(kBefore, found->theirs[0].front())}, {"transpose", found->rule.transpose}});
+}
+
+/// The tensor itself, or its average if that is asked for and the save has it.
+const SavedTensor& ValuesOrAverage(const Checkpoint& save, const SavedTensor& tensor,
+                                   bool averages) {
+  const SavedTensor* const average =
+      averages ? save.manifest().Find(Str(tensor.name, kAverage)) : nullptr;
+  return average && average->spec.shape == tensor.spec.shape ? *average : tensor;
 }
 
 const SavedTensor& Matrix(const Checkpoint& save, const std::string& weight, char matrix) {
@@ -180,7 +189,8 @@ LowRankOptions LowRankOptionsOf(const Checkpoint& save) {
   return {options["rank"].as_int(), options["alpha"].as_double(), options["dropout"].as_double()};
 }
 
-int64_t WritePeft(const Checkpoint& save, const WeightMap& map, const std::string& folder) {
+int64_t WritePeft(const Checkpoint& save, const WeightMap& map, bool averages,
+                  const std::string& folder) {
   const LowRankOptions options = LowRankOptionsOf(save);
   const WeightMap peft = PeftMap(map);
   std::vector<MappedTensor> tensors;
@@ -192,13 +202,16 @@ int64_t WritePeft(const Checkpoint& save, const WeightMap& map, const std::strin
     const auto found = peft.Find(saved.name);
     if (!found) throw ConfigError(Str("the map has no rule for ", QuotedName(saved.name)));
     const std::string& name = found->theirs[0].front();
+    const SavedTensor& source = ValuesOrAverage(save, saved, averages);
     MappedTensor& tensor = tensors.emplace_back(
-        MappedTensor{name, saved.spec, {{&saved, 0, 0}}, 0, found->rule.transpose});
+        MappedTensor{name, saved.spec, {{&source, 0, 0}}, 0, found->rule.transpose});
     if (tensor.transpose) std::swap(tensor.spec.shape.at(0), tensor.spec.shape.at(1));
     tensor.pieces[0].size = tensor.spec.shape.empty() ? 1 : tensor.spec.shape[0];
     const auto part = PartOf(saved.name);
     if (!part) {
-      besides.push_back(ModuleOf(name.substr(kBefore.size())));
+      // PEFT names the modules, whatever of them was trained.
+      const std::string module = name.substr(kBefore.size(), name.rfind('.') - kBefore.size());
+      if (!std::ranges::count(besides, Value(module))) besides.push_back(module);
     } else if (part->matrix == 'A') {
       const WeightMap::Found rule = WholeRule(map, part->weight);
       targets.push_back(ModuleOf(rule.theirs[0].front()));
@@ -222,7 +235,7 @@ int64_t WritePeft(const Checkpoint& save, const WeightMap& map, const std::strin
 }
 
 int64_t MergeParts(const Checkpoint& save, const LowRankOptions& options, const WeightMap& map,
-                   std::vector<MappedTensor>& tensors) {
+                   bool averages, std::vector<MappedTensor>& tensors) {
   const double scale = options.alpha / static_cast<double>(options.rank);
   int64_t changed = 0;
   for (const SavedTensor& saved : save.manifest().tensors) {
@@ -235,15 +248,17 @@ int64_t MergeParts(const Checkpoint& save, const LowRankOptions& options, const 
     if (!part) {
       ExpectShape(tensor, saved.spec.shape, transpose, save);
       tensor.from = &save;
-      tensor.pieces = {{&saved, 0, tensor.spec.shape.empty() ? 1 : tensor.spec.shape[0]}};
+      tensor.pieces = {{&ValuesOrAverage(save, saved, averages), 0,
+                        tensor.spec.shape.empty() ? 1 : tensor.spec.shape[0]}};
       tensor.dim = 0;
       tensor.transpose = transpose;
       continue;
     }
-    const SavedTensor& b = Matrix(save, part->weight, 'B');
-    ExpectShape(tensor, {b.spec.shape[0], saved.spec.shape[1]}, transpose, save);
-    tensor.change = [&save, &saved, &b, scale, transpose](double* values) {
-      AddProduct(save, saved, b, scale, transpose, values);
+    const SavedTensor& a = ValuesOrAverage(save, saved, averages);
+    const SavedTensor& b = ValuesOrAverage(save, Matrix(save, part->weight, 'B'), averages);
+    ExpectShape(tensor, {b.spec.shape[0], a.spec.shape[1]}, transpose, save);
+    tensor.change = [&save, &a, &b, scale, transpose](double* values) {
+      AddProduct(save, a, b, scale, transpose, values);
     };
   }
   return changed;

@@ -42,15 +42,18 @@ LowRankOptions ParsePeftConfig(std::string_view text, const std::string& path);
 
 /// The options of the job that made the save. Throws ConfigError if that job had no `adapt`.
 LowRankOptions LowRankOptionsOf(const Checkpoint& save);
-/// Writes the save's parts, and what was trained besides, as a folder of PEFT. Returns the number
-/// of tensors. Throws as WriteWeights() and LowRankOptionsOf() do.
-int64_t WritePeft(const Checkpoint& save, const WeightMap& map, const std::string& folder);
+/// Writes the save's parts, and what was trained besides, as a folder of PEFT; with `averages`
+/// their averages (ema) where the save has them. Returns the number of tensors. Throws as
+/// WriteWeights() and LowRankOptionsOf() do.
+int64_t WritePeft(const Checkpoint& save, const WeightMap& map, bool averages,
+                  const std::string& folder);
 
 /// Adds alpha / rank B A of each part of `save` to the weight among `tensors`, which have published
-/// names. What was trained besides replaces its tensor. Returns the number of changed tensors.
+/// names. What was trained besides replaces its tensor. `averages` as in WritePeft(). Returns the
+/// number of changed tensors.
 /// `save` must outlive the tensors. Throws ConfigError for a weight that is not among the tensors,
 /// or has another shape.
 int64_t MergeParts(const Checkpoint& save, const LowRankOptions& options, const WeightMap& map,
-                   std::vector<MappedTensor>& tensors);
+                   bool averages, std::vector<MappedTensor>& tensors);
 
 }  // namespace strata

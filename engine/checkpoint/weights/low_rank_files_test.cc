@@ -68,7 +68,7 @@ TEST(LowRankFiles, AreMergedInThePublishedLayout) {
   const auto base = Checkpoint::Open(folder.Inside("base.safetensors"));
   const MappedWeights weights(*base, WeightMap());
   std::vector<MappedTensor> tensors = Exported(weights);
-  EXPECT_EQ(MergeParts(*parts, {.rank = 1, .alpha = 4}, Gpt2(), tensors), 2);
+  EXPECT_EQ(MergeParts(*parts, {.rank = 1, .alpha = 4}, Gpt2(), /*averages=*/false, tensors), 2);
   WriteWeights(weights, tensors, folder.Inside("out.safetensors"));
   const SafetensorsFile out(folder.Inside("out.safetensors"));
   std::vector<float> expected;  // W^T + 4 (B A)^T with A = (1, 2) and B = (3, ..., 8)
@@ -83,7 +83,7 @@ TEST(LowRankFiles, AreMergedInThePublishedLayout) {
 
   std::erase_if(tensors, [](const MappedTensor& tensor) { return tensor.spec.shape.size() > 1; });
   EXPECT_THAT(ErrorOf([&] {
-                MergeParts(*parts, {1, 4}, Gpt2(), tensors);
+                MergeParts(*parts, {1, 4}, Gpt2(), /*averages=*/false, tensors);
               }),
               HasSubstr("the weights to merge with have no tensor"));
 }

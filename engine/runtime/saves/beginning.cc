@@ -150,6 +150,13 @@ class Beginning {
   void CheckBase(const Checkpoint& save) const {
     const TrainingState& saved = save.manifest().training;
     if (saved.base == now_.base) return;
+    const Value now = Value::FromJson(now_.job.ToJson());
+    const Value before = saved.job["adapt"]["options"]["train"],
+                train = now["adapt"]["options"]["train"];
+    if (before != train) {
+      throw ConfigError(Str(save.path(), ": adapt.train was ", before.Describe(),
+                            " and must be the same, got ", train.Describe()));
+    }
     const Value& from = saved.job["weights"]["from"];
     const bool has_file = from.is_string() && !from.as_string().empty();
     throw ConfigError(
@@ -272,7 +279,8 @@ Begun BeginTraining(const Job& job, const TrainingState& now, const std::vector<
   TrainingState beside = now;
   if (job.adapt.is_on()) {
     load_weights();
-    const bool compares = !job.resume.empty() || !job.save.dir.empty();
+    const bool begins_with_parts = job.adapt.options["from"].is_string();
+    const bool compares = begins_with_parts || !job.resume.empty() || !job.save.dir.empty();
     if (compares) beside.base = DigestOfBase(base, transport);
   }
   if (!job.resume.empty()) {
@@ -285,10 +293,12 @@ Begun BeginTraining(const Job& job, const TrainingState& now, const std::vector<
     notes = {Str("nothing is saved in ", job.save.dir, " yet: the training begins")};
   }
   if (job.adapt.is_on()) {
-    LoadParts(job, state, script, transport, progress);
+    const std::string base = LoadParts(job, state, script, transport, progress);
     const Value& from = job.adapt.options["from"];
     if (from.is_string()) {
-      notes.push_back(Str("begins with the low-rank parts of ", from.as_string()));
+      const bool is_other = !base.empty() && base != beside.base;  // PEFT's files do not say it
+      notes.push_back(Str("begins with the low-rank parts of ", from.as_string(),
+                          is_other ? ", which were trained beside other weights" : ""));
     }
   } else {
     load_weights();

@@ -83,9 +83,11 @@ void Load(const MappedWeights& weights, const MappedTensor& mapped, const StateT
   tensor.memory.copy_(whole.narrow(0, tensor.slice.begin, tensor.slice.count));
 }
 
-/// True for A and B of a low-rank part, which weights do not have.
+/// True for A and B of a low-rank part, which weights do not have. Layers of the script may call
+/// parameters of their own so; these belong to the base.
 bool IsPart(const Job& job, const StateTensor& tensor) {
-  return job.adapt.is_on() && tensor.kind == TensorKind::kParameter && IsPartName(tensor.name);
+  return job.adapt.is_on() && tensor.kind == TensorKind::kParameter && IsPartName(tensor.name) &&
+         !job.adapt.IsBase(tensor.name);
 }
 
 bool IsExcepted(const std::vector<std::string>& excepted, std::string_view name) {
@@ -200,10 +202,10 @@ void CheckOptions(const Job& job, const std::string& from, const LowRankOptions&
 
 }  // namespace
 
-void LoadParts(const Job& job, const std::vector<StateTensor>& state, Script& script,
-               Transport& transport, Progress& progress) {
+std::string LoadParts(const Job& job, const std::vector<StateTensor>& state, Script& script,
+                      Transport& transport, Progress& progress) {
   const Value& from = job.adapt.options["from"];
-  if (from.is_null()) return;
+  if (from.is_null()) return "";
   const std::string& path = from.as_string();
   const bool is_peft = IsPeftFolder(path);
   const auto source = Checkpoint::Open(is_peft ? PeftTensors(path) : path);
@@ -238,6 +240,7 @@ void LoadParts(const Job& job, const std::vector<StateTensor>& state, Script& sc
   }
   progress.WaitForAll();
   transport.Barrier();
+  return source->manifest().training.base;
 }
 
 bool LoadAverages(const Job& job, const std::vector<StateTensor>& state, Script& script,
@@ -247,7 +250,7 @@ bool LoadAverages(const Job& job, const std::vector<StateTensor>& state, Script&
   const auto is_average = [](const auto& tensor) {
     return tensor.kind == TensorKind::kMoment && tensor.name.ends_with(kAverage);
   };
-  if (std::ranges::none_of(source->manifest().tensors, is_average)) return false;
+  if (!HasAverages(*source)) return false;
   begin();
   const MappedWeights weights(*source, MapOf(job, script), job.weights.prefix);
   const std::vector<std::string> excepted = ExceptedPaths(job);

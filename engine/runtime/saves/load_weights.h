@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "engine/comm/transport.h"
@@ -28,10 +29,11 @@ StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, S
 
 /// Collective. Loads the low-rank parts, what is trained besides them, and buffers, from
 /// job.adapt's `from`: a folder of PEFT, or a save of a job with `adapt`. Does nothing if that is
-/// not given. Throws ConfigError if a tensor is missing, has another shape or has no place, or if
+/// not given. Returns the digest of the base beside which the parts were trained, if it is a save,
+/// else "". Throws ConfigError if a tensor is missing, has another shape or has no place, or if
 /// rank or alpha are others than the job's; WorldError as LoadWeights() does.
-void LoadParts(const Job& job, const std::vector<StateTensor>& state, Script& script,
-               Transport& transport, Progress& progress);
+std::string LoadParts(const Job& job, const std::vector<StateTensor>& state, Script& script,
+                      Transport& transport, Progress& progress);
 
 /// Loads the averages (ema) that belong to the weights of LoadWeights() into the averages of
 /// `state`, "3.weight#ema". Returns false, having done nothing, if job.weights has no averages
