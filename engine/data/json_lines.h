@@ -10,8 +10,9 @@ namespace strata::data {
 
 /// Calls body(object, "PATH:LINE") for every line of the file that is not empty. Throws WorldError
 /// with the path and the line if a line is no JSON object.
-void ForEachJsonLine(const std::string& path,
-                     const std::function<void(const Value& object, const std::string& where)>& body);
+void ForEachJsonLine(
+    const std::string& path,
+    const std::function<void(const Value& object, const std::string& where)>& body);
 
 /// The entry of the object. Throws WorldError with `where` and the nearest key if it is missing.
 const Value& EntryOf(const Value& object, const std::string& key, const std::string& where);
