@@ -1,6 +1,7 @@
-// Conversations as tokens. The golden texts are what the chat templates in the models'
-// tokenizer_config.json make of llama.cpp's conversation (its tests/test-chat-template.cpp; for
-// llama3, qwen2.5 and chatml also by jinja2), with the answers in brackets.
+// Conversations as tokens. The golden texts have llama.cpp's conversation, with the answers in
+// brackets: llama3 and chatml as in its tests/test-chat-template.cpp and as jinja2 renders the
+// models' templates, mistral as in mistralai/cookbook, concept-deep-dive/tokenization ("Tokenizer
+// V3"), qwen2.5 as chatml, with the default system message of its model card.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
