@@ -55,7 +55,10 @@ class Template {
   }
   /// Null if it is a function.
   const ChatTemplate* form() const { return form_; }
-  std::string name() const { return form_ ? std::string(form_->name) : function_.where; }
+  std::string name() const {
+    if (form_) return std::string(form_->name);
+    return function_.where.empty() ? "of the prompt" : function_.where;
+  }
 
   std::vector<ChatPart> PartsOf(const std::vector<ChatMessage>& messages,
                                 const std::string& where) const {
