@@ -11,6 +11,7 @@
 #include "engine/data/files/array_file.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/testing.h"
+#include "engine/data/testing_sources.h"
 
 namespace strata {
 namespace {
@@ -49,6 +50,11 @@ TEST_F(LargeFiles, BytesStayInFiles) {
       Repeated("{\"text\": \"" + Repeated("word ", 400) + "\", \"label\": \"b\"}\n", kBytes);
   const Value csv = Write("rows.csv", "x,y,z\n" + Repeated("1.25,blue,yes\n-3,red,no\n", kBytes));
   const Value jsonl = Write("texts.jsonl", lines), text = Write("one.txt", lines);
+  const Value tokenizer = Write("tokenizer.json", ChatTokenizer());
+  const Value chat =
+      Write("chat.jsonl", Repeated(R"({"messages": [{"role": "assistant", "content": ")" +
+                                       Repeated("word ", 400) + "\"}]}\n",
+                                   kBytes));
   Write("several/one.txt", lines.substr(0, kBytes / 2));
   Write("several/two.txt", lines.substr(kBytes / 2));
   const Value several = (folder_ / "several").string();
@@ -59,6 +65,7 @@ TEST_F(LargeFiles, BytesStayInFiles) {
       {"csv", {{"path", csv}, {"normalise", true}}},
       {"jsonl", {{"path", jsonl}, {"length", 16}}},
       {"jsonl", {{"path", jsonl}, {"length", 16}, {"target", "label"}}},
+      {"chat", {{"path", chat}, {"template", "chatml"}, {"tokenizer", tokenizer}, {"length", 16}}},
       {"text", {{"path", text}, {"length", 16}}},
       {"text", {{"path", several}, {"length", 16}}},
   };

@@ -20,7 +20,8 @@ constexpr Source kSources[] = {
     {"csv", data::OpenCsv},         {"npy", data::OpenNpy},
     {"npz", data::OpenNamedArrays}, {"safetensors", data::OpenNamedArrays},
     {"idx", data::OpenIdx},         {"token_file", data::OpenTokenFile},
-    {"jsonl", data::OpenJsonl},     {"dataset", data::OpenOwn},
+    {"jsonl", data::OpenJsonl},     {"chat", data::OpenChat},
+    {"dataset", data::OpenOwn},
 };
 
 struct Step {

@@ -95,6 +95,9 @@ std::string DescribeWithPicture(const Dataset& dataset) {
   std::string text = Str(dataset.description(), "\n", ToString(dataset.inputs(), ", "), " -> ",
                          ToString(dataset.targets(), ", ", "no target"),
                          dataset.classes() > 0 ? Str(", ", dataset.classes(), " classes") : "");
+  if (const auto* texts = dynamic_cast<const HasSampleText*>(&dataset)) {
+    return Str(text, "\nsample 0:\n", texts->sample_text(0));
+  }
   const TensorSpec spec = dataset.inputs().at(0);
   if (!IsImage(spec)) return text;
   std::vector<std::byte> bytes(static_cast<size_t>(dataset.input_bytes()));

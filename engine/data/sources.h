@@ -59,6 +59,10 @@ std::unique_ptr<Dataset> OpenTokenFile(const DataSpec& spec, const DatasetContex
 /// tokens. Without: all texts one after the other, in pieces as OpenText() makes them.
 std::unique_ptr<Dataset> OpenJsonl(const DataSpec& spec, const DatasetContext& context);
 
+/// Conversations of JSON lines, written by a template, cut off or padded to `length` tokens. The
+/// target is the input shifted by one token, and -100 where the next token is not an answer's.
+std::unique_ptr<Dataset> OpenChat(const DataSpec& spec, const DatasetContext& context);
+
 /// Samples that a function of the script returns.
 std::unique_ptr<Dataset> OpenOwn(const DataSpec& spec, const DatasetContext& context);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/data/chat_template.h"
 #include "engine/data/data_script.h"
 #include "engine/data/files/array_file.h"
 #include "engine/data/open_dataset.h"
@@ -67,6 +68,22 @@ inline std::string Content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// The content of gpt2.tokenizer.json with the special tokens of all published chat templates.
+inline std::string ChatTokenizer() {
+  std::string file = Content(TestData("gpt2.tokenizer.json"));
+  const std::string added = "\"added_tokens\":[";
+  int id = 600;
+  for (const data::ChatTemplate& form : data::ChatTemplates()) {
+    for (const std::string& special : data::SpecialsOf(form)) {
+      if (file.find("\"" + special + "\"") != file.npos) continue;
+      file.insert(file.find(added) + added.size(),
+                  Str(R"({"id":)", id++, R"(,"content":")", special,
+                      R"(","normalized":false,"special":true},)"));
+    }
+  }
+  return file;
+}
+
 /// Declarations of every source and step, with options and without, over files in `folder`.
 inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
@@ -90,12 +107,16 @@ inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
     fs::copy_file(TestData(is_jpeg ? "picture.jpg" : "picture.png"), folder / place,
                   fs::copy_options::overwrite_existing);
   }
-  std::string csv = "age,city,price\n", json;
+  std::string csv = "age,city,price\n", json, chat;
   for (int i = 0; i < 9; ++i) {
     csv += Str(20 + i, ",", i % 2 ? "Rome" : "\"Paris, F\"", ",", 1.5 * i, "\n");
     json += Str("{\"text\": \"line ", i, " of some text\", \"label\": ", i % 2, "}\n");
+    chat += Str(R"({"messages": [{"role": "user", "content": "fox)", i,
+                R"("}, {"role": "assistant", "content": "lazy"}]})", "\n");
   }
   const std::string table = write("table.csv", csv), lines = write("lines.jsonl", json);
+  const std::string chats = write("chats.jsonl", chat);
+  const std::string chat_tokenizer = write("chat.tokenizer.json", ChatTokenizer());
   const std::string text_lines = write("text.jsonl", "{\"text\": \"no label\"}\n");
   std::vector<float> numbers(5 * 6);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i) / 7;
@@ -151,6 +172,9 @@ inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
                      {"target", "label"},
                      {"like", lines},
                      {"targets", false}}),
+      make(
+          "chat",
+          {{"path", chats}, {"template", "chatml"}, {"tokenizer", chat_tokenizer}, {"length", 20}}),
       own,
       make("dataset", {{"length", 7}, {"batch", FakeFunction()}}),
       step("part", own, {{"begin", 2}, {"end", 6}, {"seed", 3}}),

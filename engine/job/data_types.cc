@@ -38,6 +38,8 @@ Field Targets() {
       .Optional();
 }
 
+Field Pad(const char* help) { return Field::Int("pad", help).NamedOnly().AtLeast(0).Default(0); }
+
 Field Path(const char* help) { return Field::String("path", help); }
 
 TensorSpec Scalar(const Value&) { return {{}, DType::kInt64}; }
@@ -271,14 +273,32 @@ DataSourceType Jsonl() {
                  Field::String("like", "the file whose words are the classes: that of the training")
                      .NamedOnly()
                      .Optional(),
-                 Field::Int("pad", "the token behind a text that is shorter than length")
-                     .NamedOnly()
-                     .AtLeast(0)
-                     .Default(0),
-                 Targets(), Shuffle()},
+                 Pad("the token behind a text that is shorter than length"), Targets(), Shuffle()},
       .help = "texts of a file of JSON lines, as bytes or tokens",
       .fit = FitLength,
       .paths = {"path", "like", "tokenizer"},
+      .needs = {"length"}};
+}
+
+DataSourceType Chat() {
+  return {
+      .name = "chat",
+      .fields =
+          {Path("the file: a JSON object a line, {\"messages\": [{\"role\":, \"content\":}]} or "
+                "ShareGPT's {\"conversations\": [{\"from\":, \"value\":}]}"),
+           Field::Any("template",
+                      "\"llama3\", \"qwen2.5\", \"mistral\", \"chatml\", or a "
+                      "function(messages) -> a list of parts {text=, train=, special=}"),
+           Length(), Tokenizer(),
+           Field::Choice("train_on", {"answers", "all"},
+                         "which tokens the loss counts: answers = the assistant's, and the "
+                         "token that ends them; the others' targets are -100")
+               .NamedOnly()
+               .Default("answers"),
+           Pad("the token behind a conversation that is shorter than length"), Shuffle()},
+      .help = "conversations as tokens; the target is the next token of an answer",
+      .fit = FitLength,
+      .paths = {"path", "tokenizer"},
       .needs = {"length"}};
 }
 
@@ -318,6 +338,7 @@ const std::vector<DataSourceType>& DataSourceTypes() {
       Idx(),
       TokenFile(),
       Jsonl(),
+      Chat(),
       Own()};
   return types;
 }

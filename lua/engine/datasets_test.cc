@@ -278,6 +278,70 @@ TEST_F(DatasetsTest, EpochsOfFilesTrain) {
   }
 }
 
+/// Every counted token has the same weight, however a batch is cut: rows have 2 to 11 of them, and
+/// the last one none, since its question is too long.
+TEST_F(DatasetsTest, ChatTrainsOnTheTokensOfAnswers) {
+  const ScriptFolder folder;
+  std::ifstream file("engine/data/testdata/gpt2.tokenizer.json");
+  std::string tokenizer{std::istreambuf_iterator<char>(file), {}}, lines;
+  const std::string added = "\"added_tokens\":[";
+  for (const int id : {600, 601}) {
+    tokenizer.insert(tokenizer.find(added) + added.size(),
+                     Str(R"({"id":)", id, R"(,"content":"<|im_)", id == 600 ? "start" : "end",
+                         R"(|>","normalized":false,"special":true},)"));
+  }
+  for (size_t i = 0; i < 8; ++i) {
+    lines += Str(R"({"messages": [{"role": "user", "content": ")",
+                 std::string(i == 7 ? 90 : 2, '?'), R"("}, {"role": "assistant", "content": ")",
+                 std::string(1 + i % 4 * 3, '!'), R"("}]})", "\n");
+  }
+  const std::string path = folder.Write("a.jsonl", lines);
+  Show(Str("chat = data.chat{'", path, "', 'chatml', 30, tokenizer = '",
+           folder.Write("tokenizer.json", tokenizer), "'}"));
+  EXPECT_THAT(Show("chat"), AllOf(HasSubstr("602 classes\nsample 0:\n<|im_start|>user\n??"),
+                                  HasSubstr("assistant\n\u27e6!<|im_end|>\u27e7\n")));
+  Show(R"(
+small = {layers = {nn.Embedding{602, 8}, nn.Tanh{}, nn.Linear{8, 602}}}
+function of(micro_batches, size, parallel)
+  local batch = {micro_batches = micro_batches, micro_batch_size = size}
+  return losses(job(chat, nil, small), {batch = batch, parallel = parallel or {pipe = 1}, partition = "uniform"})
+end
+function is_near(a, b)
+  local next_of_b = b:gmatch("%S+")
+  for loss in a:gmatch("%S+") do
+    if math.abs(loss - next_of_b()) > 1e-5 then return false end
+  end
+  return next_of_b() == nil
+end)");
+  EXPECT_EQ(Show("whole = of(1, 4); return is_near(whole, of(2, 2)) and is_near(whole, of(4, 1))"),
+            "true");
+  EXPECT_EQ(Show("is_near(whole, of(2, 1, {pipe = 1, data = 2}))"), "true");
+  EXPECT_EQ(Show("of(2, 2, {pipe = 2}) == of(2, 2)"), "true");
+}
+
+TEST_F(DatasetsTest, AChatTemplateMayBeAFunction) {
+  const ScriptFolder folder;
+  const std::string path = folder.Write(
+      "a.jsonl",
+      R"({"messages": [{"role": "user", "content": "1+1"}, {"role": "assistant", "content": "2"}]})");
+  Show(R"(
+function template(messages)
+  local parts = {}
+  for i, m in ipairs(messages) do parts[i] = {text = m.content .. "\n", train = m.role == "assistant"} end
+  return parts
+end)");
+  const std::string chat = Str("data.chat{'", path, "', template, 8}");
+  EXPECT_THAT(Show(chat), HasSubstr("\nsample 0:\n1+1\n\u27e62\n\u27e7"));
+  EXPECT_EQ(Show(Str("d = ", chat, "; return d[0][1]:tolist()")), "{49, 43, 49, 10, 50, 10, 0, 0}");
+  EXPECT_THAT(Show(Str("d = ", chat, "; return d[0][2]:tolist()")),
+              "{-100, -100, -100, 50, 10, -100, -100, -100}");
+  Show("bytes = {layers = {nn.Embedding{256, 4}, nn.Linear{4, 256}}, partition = 'uniform'}");
+  EXPECT_EQ(Show("losses(job(d:concat(d, d, d), nil, bytes), {pipe = 2})"),
+            Show("losses(job(d:concat(d, d, d), nil, bytes), {pipe = 1})"));
+  EXPECT_THAT(Fail(Str("#data.chat{'", path, "', function() return {{train = true}} end, 8}")),
+              HasSubstr("a.jsonl:1: part 1 needs text"));
+}
+
 /// Sequences of several lengths: the mask is a further input, and padding is ignored by the loss.
 TEST_F(DatasetsTest, RaggedSamplesArePadded) {
   Show(R"(

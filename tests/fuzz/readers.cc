@@ -23,10 +23,12 @@
 #include "engine/comm/meeting/discovery.h"
 #include "engine/cost/link_table.h"
 #include "engine/cost/profile.h"
+#include "engine/data/chat_template.h"
 #include "engine/data/files/array_file.h"
 #include "engine/data/files/csv_file.h"
 #include "engine/data/files/image_file.h"
 #include "engine/data/files/inflate.h"
+#include "engine/data/json_lines.h"
 #include "engine/data/open_dataset.h"
 #include "engine/data/tokens/sentencepiece_model.h"
 #include "engine/data/tokens/tokenizer.h"
@@ -242,6 +244,17 @@ void ReadJsonLines(std::string_view bytes) {
   }
 }
 
+void ReadChat(std::string_view bytes) {
+  const MemoryFile memory(bytes);
+  data::ForEachJsonLine(memory.path(), [](const Value& line, const std::string& where) {
+    const std::vector<data::ChatMessage> messages = data::MessagesOf(line, where);
+    for (const char* form : {"llama3", "mistral"}) {  // mistral refuses some, so it is the last
+      data::PartsOf(*std::ranges::find(data::ChatTemplates(), form, &data::ChatTemplate::name),
+                    messages, where);
+    }
+  });
+}
+
 void ReadGzip(std::string_view bytes) { data::InflateGzip(bytes, "a.gz", 1 << 20); }
 
 void ReadAdapterConfig(std::string_view bytes) {
@@ -251,6 +264,7 @@ void ReadAdapterConfig(std::string_view bytes) {
 constexpr Reader kReaders[] = {
     {"adapter_config", ReadAdapterConfig},
     {"arrays", ReadArrays},
+    {"chat", ReadChat},
     {"config", ReadConfig},
     {"control", ReadMessages},
     {"costs", ReadCosts},

@@ -69,7 +69,10 @@ struct Merge {
 struct Special {
   std::string text;
   int32_t token;
+  bool is_control;  // the file's "special": not a part of texts, but inserted by programs
 };
+
+enum class Controls { kAreFound, kAreCharacters };
 
 /// Special tokens, which stand for a text wherever it occurs.
 struct Specials {
@@ -82,9 +85,10 @@ struct Specials {
   };
   /// The first special token in the text; the longest if several begin there; null if there is
   /// none.
-  Found NextIn(std::string_view text) const {
+  Found NextIn(std::string_view text, Controls controls) const {
     for (size_t at = 0; (at = text.find_first_of(begins, at)) != text.npos; ++at) {
       for (const Special& special : list) {
+        if (special.is_control && controls == Controls::kAreCharacters) continue;
         if (text.substr(at).starts_with(special.text)) return {at, &special};
       }
     }
@@ -93,9 +97,10 @@ struct Specials {
 
   /// Adds the tokens of a text, and calls plain(text) for the parts between special tokens.
   template <class Plain>
-  void Encode(std::string_view text, TokenList& tokens, const Plain& plain) const {
+  void Encode(std::string_view text, Controls controls, TokenList& tokens,
+              const Plain& plain) const {
     while (!text.empty()) {
-      const auto [at, special] = NextIn(text);
+      const auto [at, special] = NextIn(text, controls);
       if (at > 0) plain(text.substr(0, at));
       text.remove_prefix(at);
       if (!special) continue;
@@ -138,13 +143,17 @@ class Bpe : public Tokenizer {
   TokenList before_text() const override { return model_.before_text; }
 
   void Encode(std::string_view text, TokenList& tokens) const override {
-    Known known;
-    std::deque<std::string> normalised;  // `known` refers to these texts
-    model_.raw.Encode(text, tokens, [&](std::string_view part) {
-      if (model_.composes && !IsPlainNfc(part)) part = normalised.emplace_back(ToNfc(part));
-      model_.normal.Encode(part, tokens,
-                           [&](std::string_view plain) { EncodePlain(plain, known, tokens); });
-    });
+    EncodeWith(Controls::kAreFound, text, tokens);
+  }
+  void EncodeContent(std::string_view text, TokenList& tokens) const override {
+    EncodeWith(Controls::kAreCharacters, text, tokens);
+  }
+  int32_t SpecialToken(std::string_view text) const override {
+    for (const Specials* specials : {&model_.raw, &model_.normal}) {
+      const auto found = std::ranges::find(specials->list, text, &Special::text);
+      if (found != specials->list.end()) return found->token;
+    }
+    return -1;
   }
 
   std::string Decode(int32_t token) const override {
@@ -155,6 +164,16 @@ class Bpe : public Tokenizer {
  private:
   /// The tokens of words that were merged before in this call.
   using Known = std::unordered_map<std::string_view, TokenList>;
+
+  void EncodeWith(Controls controls, std::string_view text, TokenList& tokens) const {
+    Known known;
+    std::deque<std::string> normalised;  // `known` refers to these texts
+    model_.raw.Encode(text, controls, tokens, [&](std::string_view part) {
+      if (model_.composes && !IsPlainNfc(part)) part = normalised.emplace_back(ToNfc(part));
+      model_.normal.Encode(part, controls, tokens,
+                           [&](std::string_view plain) { EncodePlain(plain, known, tokens); });
+    });
+  }
 
   void EncodePlain(std::string_view text, Known& known, TokenList& tokens) const {
     if (model_.adds_space && text[0] != ' ') {
@@ -310,8 +329,8 @@ void ReadSpecials(const Value& added, const std::string& path, Model& model) {
     model.size = std::max<int64_t>(model.size, id + 1);
     if (text.empty()) Refuse(path, "an added token is empty");
     Specials& specials = IsOn(token, "normalized") ? model.normal : model.raw;
-    specials.list.push_back(
-        {model.composes && &specials == &model.normal ? ToNfc(text) : text, id});
+    specials.list.push_back({model.composes && &specials == &model.normal ? ToNfc(text) : text, id,
+                             IsOn(token, "special")});
     specials.begins += specials.list.back().text[0];
     for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"}) {
       if (text == name) model.end_of_text = id;

@@ -292,6 +292,16 @@ class SentencePiece : public Tokenizer {
     return static_cast<int64_t>(vocabulary_.model.pieces.size());
   }
   int64_t end_of_text() const override { return end_; }
+  int32_t SpecialToken(std::string_view text) const override {
+    const auto found = vocabulary_.tokens.find(text);
+    if (found == vocabulary_.tokens.end()) return -1;
+    const Kind kind = vocabulary_.At(found->second).kind;
+    return kind == Kind::kControl || kind == Kind::kUserDefined ? found->second : -1;
+  }
+  bool adds_space() const override {
+    const TextNormaliser::Rules& rules = vocabulary_.model.rules;
+    return rules.adds_space && !rules.has_spaces_as_suffix;
+  }
 
   void Encode(std::string_view text, TokenList& tokens) const override {
     const std::string normal = normaliser_.Normalise(text);

@@ -18,6 +18,15 @@ class Tokenizer {
   virtual int64_t vocabulary() const = 0;
   /// Appends the tokens of `text`. May be called from any thread.
   virtual void Encode(std::string_view text, TokenList& tokens) const = 0;
+  /// As Encode(), but characters that spell a special token are ordinary characters: for texts of
+  /// strangers. SentencePiece's pieces of kind user-defined are still found.
+  virtual void EncodeContent(std::string_view text, TokenList& tokens) const {
+    Encode(text, tokens);
+  }
+  /// The special token that is written as exactly `text`; -1 if there is none.
+  virtual int32_t SpecialToken(std::string_view) const { return -1; }
+  /// True if Encode() puts a space before every text, also before one that begins with a space.
+  virtual bool adds_space() const { return false; }
   /// The bytes that a token stands for. The bytes of all tokens of a text, one after the other, are
   /// the text, including a space that was inserted before its first word; a character may be spread
   /// over several tokens. "" for a number that is not a token. May be called from any thread.

@@ -63,6 +63,29 @@ class TokenizerTest : public DatasetTest, public testing::WithParamInterface<siz
   }
 };
 
+/// Without NFC, which composes characters across what would be a special token.
+TEST_P(TokenizerTest, FindsNoSpecialTokensInContents) {
+  const auto tokenizer = Open();
+  EXPECT_EQ(tokenizer->SpecialToken("<pad>"), 1);
+  EXPECT_EQ(tokenizer->SpecialToken("<pad"), -1);
+  if (!golden()["more"].as_list().empty()) return;
+  Lines lines(3);
+  for (int i = 0; i < 1000; ++i) {
+    const std::string line = lines.Next();
+    TokenList tokens;
+    tokenizer->EncodeContent(line, tokens);
+    std::string text;
+    for (const int32_t token : tokens) {
+      EXPECT_GT(token, 1) << line;
+      text += tokenizer->Decode(token);
+    }
+    EXPECT_TRUE(text == line || text == " " + line) << line;
+    if (line.find("<pad>") == line.npos && line.find("<|endoftext|>") == line.npos) {
+      EXPECT_EQ(tokens, Encoded(*tokenizer, line)) << line;
+    }
+  }
+}
+
 TEST_P(TokenizerTest, GivesTheTokensOfTheOriginal) {
   const auto tokenizer = Open();
   EXPECT_EQ(tokenizer->vocabulary(), golden()["vocabulary"].as_int());

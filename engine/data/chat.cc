@@ -1,0 +1,272 @@
+// The data source "chat": conversations in JSON lines as tokens, of which the loss counts those of
+// answers.
+//
+// Each conversation becomes the tokens t[0], t[1], ... of its template's parts. Sample i has the
+// input t[0 .. length - 1] and the target t[1 .. length]; targets that are not an answer's, and
+// those behind the end, are kNoLabel, which losses ignore. Prepared data has the tokens of all
+// conversations as int32, a counted token t as -1 - t, and then the end of each conversation.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "engine/base/error.h"
+#include "engine/base/fields/fields.h"
+#include "engine/base/text.h"
+#include "engine/checkpoint/files/tensor_name.h"
+#include "engine/data/chat_template.h"
+#include "engine/data/files/mapped_file.h"
+#include "engine/data/files/prepared.h"
+#include "engine/data/json_lines.h"
+#include "engine/data/sample_text.h"
+#include "engine/data/sources.h"
+#include "engine/layers/script.h"
+
+namespace strata::data {
+namespace {
+
+constexpr int64_t kNoLabel = -100;  // as in engine/layers/losses.h
+
+int32_t Counted(int32_t token) { return -1 - token; }
+bool IsCounted(int32_t stored) { return stored < 0; }
+int32_t TokenOf(int32_t stored) { return IsCounted(stored) ? Counted(stored) : stored; }
+
+/// The option `template` of a job: a published template, or a function of the script.
+class Template {
+ public:
+  Template(const DataSpec& spec, const DatasetContext& context) {
+    const Value& option = spec.options["template"];
+    std::vector<std::string> names;
+    for (const ChatTemplate& form : ChatTemplates()) {
+      names.emplace_back(form.name);
+      if (option == Value(form.name)) form_ = &form;
+    }
+    if (form_) return;
+    if (!option.is_function()) {
+      const std::string near = option.is_string() ? DidYouMean(option.as_string(), names, 0) : "";
+      throw ConfigError(Str(Place(spec.where), "strata.data.chat: template expects one of \"",
+                            Join(names, "\", \""), "\", or a function(messages) that returns ",
+                            "parts; got ", option.Describe(), near));
+    }
+    function_ = option.as_function();
+    // What calls functions on samples calls functions on plain values, too.
+    script_ = dynamic_cast<Script*>(context.script);
+    if (!script_) throw ConfigError("strata.data.chat needs its script");
+  }
+  /// Null if it is a function.
+  const ChatTemplate* form() const { return form_; }
+  std::string name() const {
+    if (form_) return std::string(form_->name);
+    return function_.where.empty() ? "of the prompt" : function_.where;
+  }
+
+  std::vector<ChatPart> PartsOf(const std::vector<ChatMessage>& messages,
+                                const std::string& where) const {
+    if (form_) return data::PartsOf(*form_, messages, where);
+    try {
+      return PartsFrom(script_->Call(function_, {ToValue(messages)}));
+    } catch (const ConfigError& error) {
+      throw ConfigError(Str(Place(function_.where), "template, for ", where, ": ", error.what()));
+    }
+  }
+
+ private:
+  const ChatTemplate* form_ = nullptr;
+  FunctionRef function_;
+  Script* script_ = nullptr;
+};
+
+/// Encodes conversations.
+class ChatEncoder {
+ public:
+  /// `where` is the place in the script.
+  ChatEncoder(const Template& form, const Tokenizer& tokenizer, bool counts_all,
+              const std::string& where)
+      : form_(form), tokenizer_(tokenizer), counts_all_(counts_all) {
+    if (!form.form()) return;
+    for (const std::string& text : SpecialsOf(*form.form())) {
+      Special(text, Place(where) + "strata.data.chat");
+    }
+  }
+
+  /// Replaces `tokens` by those of a conversation.
+  void Encode(const std::vector<ChatMessage>& messages, const std::string& where,
+              TokenList& tokens) {
+    const std::vector<ChatPart> parts = form_.PartsOf(messages, where);
+    for (const ChatPart& part : parts) {
+      if (part.is_special) Special(part.text, where);
+    }
+    tokens.clear();
+    bool has_answer = false;
+    for (const ChatPart& part : parts) {
+      const size_t begin = tokens.size();
+      Append(part, where, tokens);
+      has_answer |= part.is_answer && tokens.size() > begin;
+      if (!part.is_answer && !counts_all_) continue;
+      for (size_t i = begin; i < tokens.size(); ++i) tokens[i] = Counted(tokens[i]);
+    }
+    if (has_answer) return;
+    throw ConfigError(Str("template ", form_.name(), ", for ", where,
+                          ": expected a part with train=true, got none"));
+  }
+
+ private:
+  int32_t Special(const std::string& text, const std::string& where) {
+    const auto [entry, is_new] = specials_.try_emplace(text, -1);
+    if (is_new) entry->second = tokenizer_.SpecialToken(text);
+    if (entry->second >= 0) return entry->second;
+    throw ConfigError(Str(where, ": the template ", form_.name(), " needs the special token \"",
+                          text, "\", which the tokenizer does not have"));
+  }
+
+  void Append(const ChatPart& part, const std::string& where, TokenList& tokens) {
+    if (part.is_special) return tokens.push_back(Special(part.text, where));
+    const size_t begin = tokens.size();
+    const bool has_space = part.follows_space && !tokenizer_.adds_space();
+    tokenizer_.EncodeContent(has_space ? " " + part.text : part.text, tokens);
+    for (const auto& [text, special] : specials_) {
+      const auto from = tokens.begin() + static_cast<ptrdiff_t>(begin);
+      if (std::find(from, tokens.end(), special) == tokens.end()) continue;
+      throw WorldError(Str(where, ": a message has \"", text, "\", which would be a special token ",
+                           "of the template: the tokenizer finds it in any text"));
+    }
+  }
+
+  const Template& form_;
+  const Tokenizer& tokenizer_;
+  const bool counts_all_;
+  std::map<std::string, int32_t> specials_;
+};
+
+/// Writes the tokens of all conversations, at most `length` + 1 of each, and their ends (uint64).
+Value WriteChat(const std::string& path, int64_t length, ChatEncoder& encoder, PreparedWriter& to) {
+  std::vector<uint64_t> ends;
+  TokenList tokens;
+  int64_t cut = 0, longest = 0, unanswered = 0;
+  ForEachJsonLine(path, [&](const Value& line, const std::string& where) {
+    encoder.Encode(MessagesOf(line, where), where, tokens);
+    longest = std::max(longest, std::ssize(tokens));
+    if (std::ssize(tokens) > length + 1) {
+      ++cut;
+      tokens.resize(static_cast<size_t>(length) + 1);
+      if (std::none_of(tokens.begin() + 1, tokens.end(), IsCounted)) ++unanswered;
+    }
+    to.WriteTokens(tokens, sizeof(tokens[0]));
+    ends.push_back((ends.empty() ? 0 : ends.back()) + tokens.size());
+  });
+  if (ends.empty()) throw WorldError(Str(path, ": expected JSON lines, got none"));
+  const int64_t ends_at = to.Align();
+  to.Write(ends.data(), ends.size() * sizeof(ends[0]));
+  return Value::MakeMap({{"rows", std::ssize(ends)},
+                         {"ends_at", ends_at},
+                         {"cut", cut},
+                         {"longest", longest},
+                         {"unanswered", unanswered}});
+}
+
+class Chat : public Dataset, public HasSampleText {
+ public:
+  Chat(const DataSpec& spec, std::string path, std::string form,
+       std::unique_ptr<Tokenizer> tokenizer, Prepared prepared)
+      : path_(std::move(path)),
+        form_(std::move(form)),
+        tokenizer_(std::move(tokenizer)),
+        length_(spec.options["length"].as_int()),
+        pad_(spec.options["pad"].as_int()),
+        prepared_(std::move(prepared)),
+        rows_(prepared_.facts["rows"].as_int()),
+        ends_at_(static_cast<size_t>(prepared_.facts["ends_at"].as_int())) {
+    ExpectRandomReadsIfLarge(prepared_.bytes);
+  }
+  int64_t size() const override { return rows_; }
+  TensorSpec input() const override { return {{length_}, DType::kInt64}; }
+  TensorSpec target() const override { return {{length_}, DType::kInt64}; }
+  int64_t classes() const override { return tokenizer_->vocabulary(); }
+  std::vector<std::string> notes() const override {
+    const int64_t cut = prepared_.facts["cut"].as_int();
+    const int64_t unanswered = prepared_.facts["unanswered"].as_int();
+    if (cut == 0) return {};
+    return {Str(FormatCount(cut), " of ", Plural(rows_, "conversation"), " in ", QuotedName(path_),
+                cut == 1 ? " is" : " are", " cut off behind length=", length_, " ",
+                tokenizer_->unit(), "s; the longest has ",
+                FormatCount(prepared_.facts["longest"].as_int()),
+                unanswered > 0 ? Str("; ", FormatCount(unanswered), " of them ",
+                                     unanswered == 1 ? "keeps" : "keep", " no answer")
+                               : "")};
+  }
+  std::string description() const override {
+    return Str("chat: ", Plural(rows_, "conversation"), " of ", path_, ", up to ", length_, " ",
+               tokenizer_->unit(), "s, template ", form_);
+  }
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    const std::vector<int32_t> stored = Stored(sample.index);
+    std::vector<int64_t> row(static_cast<size_t>(length_), pad_);
+    if (input) {
+      std::ranges::transform(stored.begin(), stored.begin() + std::min(std::ssize(stored), length_),
+                             row.begin(), TokenOf);
+      std::memcpy(input, row.data(), row.size() * sizeof(row[0]));
+    }
+    if (!target) return;
+    std::ranges::fill(row, kNoLabel);
+    for (size_t i = 1; i < stored.size(); ++i) {
+      if (IsCounted(stored[i])) row[i - 1] = TokenOf(stored[i]);
+    }
+    std::memcpy(target, row.data(), row.size() * sizeof(row[0]));
+  }
+  /// Counted tokens stand in brackets.
+  std::string sample_text(int64_t index) const override {
+    std::string text;
+    bool is_inside = false;
+    for (const int32_t token : Stored(index)) {
+      if (IsCounted(token) != is_inside) text += is_inside ? "\u27e7" : "\u27e6";
+      is_inside = IsCounted(token);
+      text += tokenizer_->Decode(TokenOf(token));
+    }
+    return text + (is_inside ? "\u27e7" : "");
+  }
+
+ private:
+  uint64_t End(int64_t index) const {
+    if (index < 0) return 0;
+    uint64_t end = 0;
+    std::memcpy(&end, prepared_.bytes.data() + ends_at_ + static_cast<size_t>(index) * sizeof(end),
+                sizeof(end));
+    return end;
+  }
+  /// The tokens of a conversation as they are stored.
+  std::vector<int32_t> Stored(int64_t index) const {
+    const uint64_t begin = End(index - 1);
+    std::vector<int32_t> stored(End(index) - begin);
+    std::memcpy(stored.data(), prepared_.bytes.data() + begin * sizeof(int32_t),
+                stored.size() * sizeof(int32_t));
+    return stored;
+  }
+
+  const std::string path_, form_;
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  const int64_t length_, pad_;
+  const Prepared prepared_;
+  const int64_t rows_;
+  const size_t ends_at_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> OpenChat(const DataSpec& spec, const DatasetContext& context) {
+  const Template form(spec, context);
+  const std::string path = ResolvePath(spec.options["path"].as_string(), context);
+  std::unique_ptr<Tokenizer> tokenizer = OpenTokenizer(spec.options["tokenizer"], context);
+  const int64_t length = spec.options["length"].as_int();
+  const Value& train_on = spec.options["train_on"];
+  PreparedKey key = {Str("chat, version 1, ", form.name(), ", ", length, ", ", train_on.ToLua()),
+                     {path},
+                     TokenizerPath(spec.options["tokenizer"], context)};
+  // What a function gives may depend on more than its file, so no copy is kept of it.
+  if (!form.form()) key.files.clear();
+  ChatEncoder encoder(form, *tokenizer, train_on == Value("all"), spec.where);
+  Prepared prepared =
+      Prepare(key, [&](PreparedWriter& to) { return WriteChat(path, length, encoder, to); });
+  return std::make_unique<Chat>(spec, path, form.name(), std::move(tokenizer), std::move(prepared));
+}
+
+}  // namespace strata::data
