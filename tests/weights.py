@@ -290,7 +290,7 @@ def adapter_bases(strata):
         strata.run("train", "net.lua", *beside, *ema, "--save.dir=" + parts)
         strata.run("export", parts, "--merge=base", "-o", "merged_" + name, *flag)
         merged = loss("--weights=merged_" + name)
-        resumed = loss(*beside, "--resume=" + parts, *([] if flag else ema))
+        resumed = loss(*beside, "--resume=" + parts, *ema)
         require(flag or abs(merged - resumed) < 1e-4, "the loss of the training", [name, merged, resumed])
         strata.run("export", parts, "--adapter", "-o", "peft_" + name, *flag)
         again = loss(*beside, "--adapt.from=peft_" + name)
@@ -302,13 +302,13 @@ def adapter_bases(strata):
     loss(*beside, "--adapt.alpha=80", "--resume=parts_values", says="low_rank")
     strata.run("train", "net.lua", *beside, "--adapt.train=last.bias", "--save.dir=more")
     strata.run("eval", "net.lua", *beside, "--resume=more", code=2, says="adapt.train was")
-    with open(strata.path("peft_values/adapter_config.json")) as file:
-        require(json.load(file)["modules_to_save"] is None, "no other modules")
+    modules = strata.json("peft_values/adapter_config.json")["modules_to_save"]
+    require(modules is None, "no other modules", modules)
     strata.run("export", "more", "--adapter", "-o", "peft_more")
-    with open(strata.path("peft_more/adapter_config.json")) as file:
-        require(json.load(file)["modules_to_save"] == ["last"], "names of modules")
+    modules = strata.json("peft_more/adapter_config.json")["modules_to_save"]
+    require(modules == ["last"], "names of modules", modules)
     strata.run("import", "base", "--model=net.lua", "--output=in.safetensors")
-    require("own.lora_A.weight" in strata.run("inspect", "in.safetensors"), "a tensor of a layer's own name")
+    strata.run("inspect", "in.safetensors", says="own.lora_A.weight")
 
 
 def floats(folder, name):
