@@ -126,9 +126,10 @@ class SelfLayer : public CompositeLayer {
     CompositeLayer::OnBound();
     RunIn(state_, [&](lua_State* L) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, self_);
+      const size_t before = field_bytes_;
       SetFields(L);
       // The tensors that the fields had are garbage now, and gradients need their memory.
-      if (OwnBytes() >= kLargeBytes) lua_gc(L, LUA_GCCOLLECT, 0);
+      if (before >= kLargeBytes) lua_gc(L, LUA_GCCOLLECT, 0);
     });
   }
 
@@ -149,6 +150,7 @@ class SelfLayer : public CompositeLayer {
       SetOwnMember(L, self, parameters_[i].name);
     }
     SetBuffers(L, OwnBuffers());
+    field_bytes_ = OwnBytes();
   }
 
   /// Handles tensors that a function has assigned to fields of the self at the top of the stack.
@@ -191,6 +193,7 @@ class SelfLayer : public CompositeLayer {
   State& state_;
   LayerSpec spec_;
   size_t own_parameters_ = 0, own_buffers_ = 0;  // they precede the children's
+  size_t field_bytes_ = 0;                       // of the own parameters in the fields of self
 
  private:
   /// Collecting garbage for less than this costs more than it saves.

@@ -4,6 +4,7 @@
 // builds the first use again, with its seed, and copies the tied tensors; this costs some
 // computation but needs no message.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <memory>
@@ -92,9 +93,12 @@ void Tie(const Surroundings& around, int first, uint64_t seed, StageLayer& built
   const RandomScope scope(seed);
   const std::unique_ptr<Layer> original = Build(around, first_spec, first);
   for (size_t i = 0; i < names.size(); ++i) {
-    const std::string& name = first_spec.tied_weights[i];
-    FindParameter(*built.layer, names[i]).value.copy_(FindParameter(*original, name).value);
+    at::Tensor& value = FindParameter(*original, first_spec.tied_weights[i]).value;
+    FindParameter(*built.layer, names[i]).value.copy_(value);
+    value = at::empty({0}, value.options());
   }
+  // A layer of the script has its tensors in objects of Lua too, which would keep their memory.
+  if (first_spec.scripted) original->OnBound();
 }
 
 /// Builds one layer. `spec`: the spec of layer `index`, laid out for the model axis. `draws`:
