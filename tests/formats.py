@@ -58,7 +58,7 @@ def plans(strata):
 def costs(strata):
     versions = kept(strata, "costs")
     for entry in versions.values():
-        strata.run("plan", "net.lua", "--partition=time", "--costs=" + entry, says="measured")
+        strata.run("plan", "net.lua", "--partition=time", "--costs=" + entry, says="the file of costs")
     strata.run("plan", "net.lua", "--write_costs=new.json")
     require(strata.json("new.json")["costs"] in versions, "files of this version", versions)
 
