@@ -2,6 +2,7 @@
 // when work begins after a pause.
 #include "engine/base/progress_line.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <mutex>
@@ -77,7 +78,9 @@ void ProgressLine::Advance(int64_t count) {
 
 std::string ProgressLine::Text(int64_t done) const {
   if (form_ == ProgressForm::kPercent && total_ <= 0) return what_;
-  if (form_ == ProgressForm::kPercent) return Str(what_, ", ", 100 * done / total_, " %");
+  if (form_ == ProgressForm::kPercent) {
+    return Str(what_, ", ", std::min<int64_t>(100 * done / total_, 100), " %");
+  }
   return total_ > 0 ? Str(what_, ", ", done, " of ", total_) : Str(what_, ", ", done);
 }
 

@@ -1,22 +1,20 @@
 #include "engine/data/files/data_progress.h"
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <utility>
 
-#include "engine/base/progress_line.h"
 #include "engine/base/text.h"
 
 namespace strata::data {
 namespace {
 
-constexpr std::chrono::duration<double> kInterval(ProgressLine::kEverySeconds);
+/// How often the thread looks whether a line is due.
+constexpr std::chrono::milliseconds kLook(250);
 
 }  // namespace
 
-DataProgress::DataProgress(std::string what, int64_t total)
-    : what_(std::move(what)), total_(total) {
+DataProgress::DataProgress(std::string what, int64_t total) : line_(std::move(what), total) {
   if (IsProgressHeard()) thread_ = std::thread([this] { Say(); });
 }
 
@@ -32,13 +30,8 @@ DataProgress::~DataProgress() {
 
 void DataProgress::Say() {
   std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, kInterval, [this] { return has_ended_; })) {
-    if (total_ <= 0) {
-      SayProgress(what_);
-      continue;
-    }
-    const double share = static_cast<double>(done()) / static_cast<double>(total_);
-    SayProgress(Str(what_, Printf(", %.0f %%", 100 * std::min(share, 1.0))));
+  while (!ended_.wait_for(lock, kLook, [this] { return has_ended_; })) {
+    line_.Advance(done() - line_.done());
   }
 }
 

@@ -9,10 +9,11 @@
 #include <string>
 #include <thread>
 
+#include "engine/base/progress_line.h"
+
 namespace strata::data {
 
-/// Lines such as "reading rows.csv, 30 %", one every two seconds while the object lives; none if it
-/// lives shorter than that. They come from a thread of their own.
+/// Lines such as "reading rows.csv, 30 %" while the object lives, said by a thread of its own.
 class DataProgress {
  public:
   /// `what`: "reading rows.csv". `total`: the amount of work in any unit; 0 leaves out the share.
@@ -27,8 +28,7 @@ class DataProgress {
  private:
   void Say();
 
-  const std::string what_;
-  const int64_t total_;
+  ProgressLine line_;
   std::atomic<int64_t> done_ = 0;
   std::mutex mutex_;
   std::condition_variable ended_;
