@@ -83,6 +83,36 @@ void Load(const MappedWeights& weights, const MappedTensor& mapped, const StateT
   tensor.memory.copy_(whole.narrow(0, tensor.slice.begin, tensor.slice.count));
 }
 
+/// Collective. Verifies the tensors that this rank needs, and once all ranks have done so, reads
+/// this rank's slices. `from`: the path that the user gave.
+void ReadFound(const MappedWeights& weights, const std::vector<MappedTensor>& found,
+               const std::vector<StateTensor>& state, const std::string& from, Transport& transport,
+               Progress& progress) {
+  progress.ReadData(&from);
+  std::map<std::string_view, const MappedTensor*> by_name;
+  int64_t bytes = 0;
+  for (const MappedTensor& tensor : found) bytes += tensor.spec.bytes();
+  ProgressLine verifying("verifying weights", bytes);
+  for (const MappedTensor& tensor : found) {
+    by_name[tensor.name] = &tensor;
+    for (const MappedTensor::Piece& piece : tensor.pieces) weights.source().Verify(*piece.source);
+    verifying.Advance(tensor.spec.bytes());
+  }
+  weights.CheckCopies(found);
+  progress.WaitForAll();
+  transport.Barrier();
+  progress.ReadData(&from);
+  ProgressLine reading("reading weights", bytes);
+  for (const StateTensor& tensor : state) {
+    const auto mapped = by_name.find(tensor.name);
+    if (mapped == by_name.end() || tensor.kind == TensorKind::kMoment) continue;
+    Load(weights, *mapped->second, tensor);
+    reading.Advance(tensor.slice.count * DTypeSize(tensor.spec.dtype));
+  }
+  progress.WaitForAll();
+  transport.Barrier();
+}
+
 /// True for A and B of a low-rank part, which weights do not have. Layers of the script may call
 /// parameters of their own so; these belong to the base.
 bool IsPart(const Job& job, const StateTensor& tensor) {
@@ -161,29 +191,7 @@ StartReport LoadWeights(const Job& job, const std::vector<StateTensor>& state, S
   }
   std::ranges::move(ConfigNotes(weights, InWhole(job.layers)), std::back_inserter(report.notes));
 
-  progress.ReadData(&job.weights.from);
-  std::map<std::string_view, const MappedTensor*> by_name;
-  int64_t bytes = 0;
-  for (const MappedTensor& tensor : found) bytes += tensor.spec.bytes();
-  ProgressLine verifying("verifying weights", bytes);
-  for (const MappedTensor& tensor : found) {
-    by_name[tensor.name] = &tensor;
-    for (const MappedTensor::Piece& piece : tensor.pieces) source->Verify(*piece.source);
-    verifying.Advance(tensor.spec.bytes());
-  }
-  weights.CheckCopies(found);
-  progress.WaitForAll();
-  transport.Barrier();
-  progress.ReadData(&job.weights.from);
-  ProgressLine reading("reading weights", bytes);
-  for (const StateTensor& tensor : state) {
-    const auto mapped = by_name.find(tensor.name);
-    if (mapped == by_name.end() || tensor.kind == TensorKind::kMoment) continue;
-    Load(weights, *mapped->second, tensor);
-    reading.Advance(tensor.slice.count * DTypeSize(tensor.spec.dtype));
-  }
-  progress.WaitForAll();
-  transport.Barrier();
+  ReadFound(weights, found, state, job.weights.from, transport, progress);
   return report;
 }
 
@@ -224,22 +232,7 @@ std::string LoadParts(const Job& job, const std::vector<StateTensor>& state, Scr
   if (!troubles.empty()) {
     throw ConfigError(Str(path, " does not fit the job's adapt:\n", Join(troubles, "\n")));
   }
-  progress.ReadData(&path);
-  std::map<std::string_view, const MappedTensor*> by_name;
-  for (const MappedTensor& tensor : found) {
-    by_name[tensor.name] = &tensor;
-    for (const MappedTensor::Piece& piece : tensor.pieces) source->Verify(*piece.source);
-  }
-  progress.WaitForAll();
-  transport.Barrier();
-  progress.ReadData(&path);
-  for (const StateTensor& tensor : state) {
-    const auto mapped = by_name.find(tensor.name);
-    if (mapped == by_name.end() || tensor.kind == TensorKind::kMoment) continue;
-    Load(weights, *mapped->second, tensor);
-  }
-  progress.WaitForAll();
-  transport.Barrier();
+  ReadFound(weights, found, state, path, transport, progress);
   return source->manifest().training.base;
 }
 
