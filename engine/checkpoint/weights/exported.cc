@@ -117,12 +117,17 @@ bool HasAverages(const Checkpoint& save) {
   });
 }
 
+const SavedTensor* AverageOf(const Checkpoint& save, const SavedTensor& tensor) {
+  const SavedTensor* const average = save.manifest().Find(Str(tensor.name, kAverage));
+  return average && average->spec.shape == tensor.spec.shape ? average : nullptr;
+}
+
 bool MapAverage(const Checkpoint& source, MappedTensor& mapped) {
   MappedTensor averages = mapped;
   const SavedTensor*& first = averages.pieces[0].source;
   for (MappedTensor::Piece& piece : averages.pieces) {
-    const SavedTensor* average = source.manifest().Find(Str(piece.source->name, kAverage));
-    if (!average || average->spec.shape != piece.source->spec.shape) return false;
+    const SavedTensor* const average = AverageOf(source, *piece.source);
+    if (!average) return false;
     piece.source = average;
     // The pieces must have one dtype; averages of 16-bit values may be in float32.
     if (average->spec.dtype != first->spec.dtype) return false;

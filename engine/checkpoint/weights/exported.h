@@ -21,6 +21,9 @@ inline constexpr std::string_view kAverage = "#ema";
 /// True if the save has averages of parameters.
 bool HasAverages(const Checkpoint& save);
 
+/// The moving average of a tensor of the save; null if there is none of its shape.
+const SavedTensor* AverageOf(const Checkpoint& save, const SavedTensor& tensor);
+
 /// Replaces the pieces of a mapped tensor by their moving averages. Returns false, and changes
 /// nothing, if a piece has no average.
 bool MapAverage(const Checkpoint& source, MappedTensor& mapped);

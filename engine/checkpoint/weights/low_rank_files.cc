@@ -76,9 +76,8 @@ Value PeftSource(const WeightMap& map, const std::string& ours) {
 /// The tensor itself, or its average if that is asked for and the save has it.
 const SavedTensor& ValuesOrAverage(const Checkpoint& save, const SavedTensor& tensor,
                                    bool averages) {
-  const SavedTensor* const average =
-      averages ? save.manifest().Find(Str(tensor.name, kAverage)) : nullptr;
-  return average && average->spec.shape == tensor.spec.shape ? *average : tensor;
+  const SavedTensor* const average = averages ? AverageOf(save, tensor) : nullptr;
+  return average ? *average : tensor;
 }
 
 const SavedTensor& Matrix(const Checkpoint& save, const std::string& weight, char matrix) {
