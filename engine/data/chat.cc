@@ -21,11 +21,10 @@
 #include "engine/data/sample_text.h"
 #include "engine/data/sources.h"
 #include "engine/layers/script.h"
+#include "engine/layers/targets.h"
 
 namespace strata::data {
 namespace {
-
-constexpr int64_t kNoLabel = -100;  // as in engine/layers/losses.h
 
 int32_t Counted(int32_t token) { return -1 - token; }
 bool IsCounted(int32_t stored) { return stored < 0; }

@@ -8,11 +8,9 @@
 #include <string>
 
 #include "engine/layers/layer.h"
+#include "engine/layers/targets.h"
 
 namespace strata {
-
-/// PyTorch's default ignore_index: a label with this value is ignored.
-inline constexpr int64_t kNoLabel = -100;
 
 /// FittingClassDims() of tensors: the dim of `output` that holds the classes, where exactly one
 /// fits the target. `given` is GivenClassDim() of the loss, or class_dim of eval. `loss`: its type,

@@ -12,6 +12,9 @@
 
 namespace strata {
 
+/// PyTorch's default ignore_index: a label with this value is ignored.
+inline constexpr int64_t kNoLabel = -100;
+
 /// True for a CTCLoss, whose targets are labels and lengths, and a TripletMarginLoss, which needs
 /// no target.
 bool TakesSeveralTargets(const LayerSpec& loss);
