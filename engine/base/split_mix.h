@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace strata {
 
@@ -12,6 +13,12 @@ inline uint64_t SplitMix(uint64_t state) {
   word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9;
   word = (word ^ (word >> 27)) * 0x94d049bb133111eb;
   return word ^ (word >> 31);
+}
+
+/// A number for a text: each character changes the state, which begins with `state`.
+inline uint64_t SplitMix(uint64_t state, std::string_view text) {
+  for (const char c : text) state = SplitMix(state ^ static_cast<unsigned char>(c));
+  return state;
 }
 
 class SplitMixRandom {

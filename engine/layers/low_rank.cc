@@ -20,11 +20,7 @@ namespace {
 /// The seed of the initial values of A. The seed of the surrounding scope is that of the job's
 /// layer.
 uint64_t SeedOf(const LayerSpec& spec, const std::string& weight) {
-  uint64_t seed = ScopeSeed();
-  for (const char c : spec.low_rank.path + weight) {
-    seed = SplitMix(seed ^ static_cast<unsigned char>(c));
-  }
-  return seed;
+  return SplitMix(ScopeSeed(), spec.low_rank.path + weight);
 }
 
 at::Tensor FirstValuesOfA(const LayerSpec& spec, const Parameter& weight) {

@@ -14,15 +14,9 @@
 namespace strata {
 namespace {
 
-uint64_t HashOf(std::string_view name) {
-  uint64_t hash = 0;
-  for (const char c : name) hash = SplitMix(hash ^ static_cast<unsigned char>(c));
-  return hash;
-}
-
 uint64_t SumOf(const StateTensor& tensor) {
   const at::Tensor values = tensor.memory.detach().cpu();
-  const uint64_t name = HashOf(tensor.name);
+  const uint64_t name = SplitMix(0, tensor.name);
   std::atomic<uint64_t> sum = 0;
   constexpr int64_t kChunk = 1 << 16;  // elements; a copy in double takes little memory
   const auto add = [&](int64_t place, int64_t own, int64_t count) {
@@ -49,16 +43,9 @@ uint64_t SumOf(const StateTensor& tensor) {
 std::string DigestOfBase(const std::vector<StateTensor>& state, Transport& transport) {
   uint64_t sum = 0;
   for (const StateTensor& tensor : state) sum += SumOf(tensor);
-  // Doubles add up pieces of 16 bits exactly.
-  constexpr int kPieces = 4, kBits = 16;
-  std::vector<double> pieces;
-  for (int i = 0; i < kPieces; ++i) {
-    pieces.push_back(static_cast<double>(sum >> (kBits * i) & 0xffff));
-  }
-  pieces = transport.AllReduceSum(pieces);
   uint64_t all = 0;
-  for (int i = 0; i < kPieces; ++i) {
-    all += static_cast<uint64_t>(pieces[static_cast<size_t>(i)]) << (kBits * i);
+  for (const std::string& of_rank : transport.Gather(std::to_string(sum))) {
+    all += std::stoull(of_rank);
   }
   return Printf("%016llx", static_cast<unsigned long long>(all));
 }
