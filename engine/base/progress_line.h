@@ -13,7 +13,7 @@ namespace strata {
 /// Receives the progress lines of this process, and gives the time by which they are said.
 struct ProgressOutput {
   /// Gets one line without its end. It is called on the thread that works, by one thread at a time.
-  /// Null: nothing is said.
+  /// If it is null, nothing is said.
   std::function<void(const std::string& line)> say = nullptr;
   std::function<double()> now = nullptr;  ///< seconds; null: the machine's steady clock
 };

@@ -74,13 +74,14 @@ const LineForm& FormOf(const Value& line) {
 
 }  // namespace
 
-// Sources, each "chat_template" in a tokenizer_config.json of Hugging Face's:
-//   llama3    meta-llama/Meta-Llama-3-8B-Instruct
-//   qwen2.5   Qwen/Qwen2.5-7B-Instruct
-//   mistral   mistralai/Mistral-7B-Instruct-v0.3, and mistral-common's tokenizer V3. Where a model
-//             answers, these two put the system message before the last user's; here it stands
-//             before the first one's, as in V1, so that all answers of a conversation follow it.
-//   chatml    teknium/OpenHermes-2.5-Mistral-7B
+// The models whose templates these are. chat_test.cc names the texts with which they were compared;
+// the "chat_template" of a model's own tokenizer_config.json was at hand for none of them.
+//   llama3    Meta-Llama-3-8B-Instruct
+//   qwen2.5   Qwen2.5-7B-Instruct
+//   mistral   Mistral-7B-Instruct-v0.3, by the tokenizer V3 of mistral-common. That one puts the
+//             system message before the last user's message. Here it stands before the first one's,
+//             as in V1, so that all answers of a conversation follow it.
+//   chatml    OpenHermes-2.5-Mistral-7B
 const std::vector<ChatTemplate>& ChatTemplates() {
   using Turn = ChatTemplate::Turn;
   static constexpr Turn kSystem = {"<|im_start|>system\n", "<|im_end|>"};

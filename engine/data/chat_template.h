@@ -1,8 +1,9 @@
 // Chat templates: how a conversation is written as one text for a model. Internal to engine/data.
 //
-// A template turns messages into parts. A special part is the text of one special token; any other
-// part is characters, whatever it spells, so that a message cannot write "<|im_start|>" and begin a
-// turn of its own. The parts are encoded one by one, as the trainings of these models do it.
+// A template turns messages into parts. A special part is the text of one special token. Any other
+// part stays plain text, even if it spells a special token, so that a message cannot write
+// "<|im_start|>" and begin a turn of its own. Each part is encoded by itself, as in the trainings
+// of these models.
 #pragma once
 
 #include <string>

@@ -65,8 +65,8 @@ bool RepeatsElements(const LayerSpec& spec) {
   return false;
 }
 
-/// The padding of spatial dim d that the convolution does itself: with zeros, and equally on both
-/// sides.
+/// Returns the padding of spatial dim d that the kernel of the convolution can add: zeros, as many
+/// on both sides. at::pad adds the rest before.
 int64_t InnerPadding(const LayerSpec& spec, size_t d) {
   if (IsTransposed(spec)) return spec.Ints("padding")[d];
   if (spec.args["padding_mode"] != Value("zeros")) return 0;

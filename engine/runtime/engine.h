@@ -92,7 +92,7 @@ class MicroBatches;
 /// in another process stay empty. Torch-free handle, see engine_tensors.h.
 class Outputs;
 
-/// Used by the loop of a training, Train(), and by those who run single steps.
+/// The interface for the loop of a training, Train(), and for callers that run single steps.
 class TrainEngine : public TextEngine {
  public:
   /// What the training started from.
@@ -117,7 +117,8 @@ class TrainEngine : public TextEngine {
   virtual SaveReport SaveBest() = 0;
 };
 
-/// Used by those who run the layers forward only: predictions, and batches that the script brings.
+/// The interface for callers that run the layers forward only: for predictions, and on batches that
+/// the script brings.
 class ForwardEngine {
  public:
   virtual ~ForwardEngine() = default;
@@ -134,7 +135,8 @@ class ForwardEngine {
   virtual std::optional<Predicted> PredictTestData(int64_t part) = 0;
 };
 
-/// Used by those who look into a training between steps: `strata verify`, scripts, reports.
+/// The interface for callers that look into a training between two steps: `strata verify`, scripts
+/// and reports.
 class InspectEngine {
  public:
   virtual ~InspectEngine() = default;
@@ -156,8 +158,8 @@ class InspectEngine {
   virtual schedule::Trace TakeTrace() = 0;
 };
 
-/// Used by other threads than the one that trains: signals, the launcher, an interrupt. Its calls
-/// may come from any thread at any time.
+/// The interface for threads other than the one that trains: those of signals, of the launcher, of
+/// an interrupt. Any thread may call it at any time.
 class ControlEngine {
  public:
   virtual ~ControlEngine() = default;

@@ -21,7 +21,7 @@ struct TensorDigest {
   double norm = 0;
 };
 
-/// What a training started from, if not from initial values.
+/// Tells from which save or weights a training started.
 struct StartReport {
   int64_t step = 0;       ///< steps that were done before
   int64_t skipped = 0;    ///< those of them that were skipped (job.nonfinite)
@@ -75,7 +75,7 @@ struct NonFinite {
   bool has_finite_weights = true;
 };
 
-/// What a step computed. Equal on all ranks.
+/// The numbers that a step computed. They are equal on all ranks.
 struct StepNumbers {
   int64_t step = 0;      ///< counted from 0
   int64_t samples = 0;   ///< in the global batch
@@ -108,7 +108,7 @@ struct StepUse {
   std::optional<MeasuredStep> measured;
 };
 
-/// Whether a step was applied. Equal on all ranks.
+/// Tells whether a step was applied. It is equal on all ranks.
 struct StepVerdict {
   /// False if the step was not applied and the training must end (job.nonfinite). The step then
   /// changed nothing, and the next TrainStep() repeats it.
@@ -124,7 +124,7 @@ struct StepVerdict {
   }
 };
 
-/// What happened to the training around a step. Equal on all ranks.
+/// Tells what happened to the training around a step. It is equal on all ranks.
 struct StepEvents {
   std::optional<SaveReport> save;    ///< a save that has ended since the last step
   bool owes_save = false;            ///< true if FinishSave() must be called

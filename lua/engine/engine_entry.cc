@@ -91,7 +91,7 @@ void SeedScripts() {
   generator.set_current_seed(0);
 }
 
-/// Adds what DescribeKernels() says of the first GPU, or why it cannot.
+/// Adds the fact "kernels": DescribeKernels() of the first GPU, or the error that it throws.
 void SetKernels(Value& facts) {
   try {
     facts.Set("kernels", DescribeKernels(0));

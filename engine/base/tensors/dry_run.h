@@ -23,7 +23,8 @@ class DryRun {
     kProducts,
   };
 
-  /// Begins a dry run on this thread. REQUIRES: destroyed on this thread. They nest.
+  /// Begins a dry run on this thread. Another one may begin within it. REQUIRES: the object is
+  /// destroyed on this thread.
   explicit DryRun(Skips skips = Skips::kEverything);
   ~DryRun();
   DryRun(const DryRun&) = delete;

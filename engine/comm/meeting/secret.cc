@@ -1,4 +1,4 @@
-// SHA-256 is libmd's, which has no HMAC (RFC 2104).
+// The library libmd computes SHA-256. It has no HMAC, so this file computes that by RFC 2104.
 #include "engine/comm/meeting/secret.h"
 
 #include <sha2.h>

@@ -232,7 +232,7 @@ TEST(KernelsTest, GradientsMayLieAnywhere) {
   }
 }
 
-/// ATen runs where the kernels do not take a tensor.
+/// A layer runs ATen's kernels on tensors that ours do not take.
 TEST(KernelsTest, OtherTensorsAreLeftToAten) {
   const OnCpu on_cpu;
   const auto norm = [](const at::Tensor& x, const at::Tensor& weight) {

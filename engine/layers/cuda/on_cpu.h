@@ -110,7 +110,7 @@ class Checked {
   Memory* memory_;
 };
 
-/// An array of __shared__.
+/// An array in the memory that the threads of a block share (CUDA's __shared__).
 template <class T, int kCount>
 class Shared {
  public:

@@ -1,5 +1,5 @@
-// The head and the loss in chunks: compared with PyTorch's operators in float64, and with other
-// plans of the same job.
+// These tests compare a head and a loss that run in chunks with PyTorch's operators in float64, and
+// with other plans of the same job.
 #include "engine/runtime/stage/chunked_head.h"
 
 #include <ATen/ATen.h>
