@@ -137,8 +137,33 @@ void AddWords(const std::string& name, std::set<std::string>& words) {
   }
 }
 
-/// Refuses an expression without a match: shows the words of the names that are nearest to its
-/// alternatives, or else all words.
+/// The alternatives of the expression that are not inside parentheses: "a" and "(b|c)d" of
+/// "a|(b|c)d".
+std::vector<std::string> Alternatives(const std::string& regex) {
+  std::vector<std::string> alternatives(1);
+  int depth = 0;
+  bool in_brackets = false;
+  for (size_t i = 0; i < regex.size(); ++i) {
+    const char c = regex[i];
+    if (c == '|' && depth == 0 && !in_brackets) {
+      alternatives.emplace_back();
+      continue;
+    }
+    alternatives.back() += c;
+    if (c == '\\' && i + 1 < regex.size()) {
+      alternatives.back() += regex[++i];
+    } else if (in_brackets) {
+      in_brackets = c != ']';
+    } else {
+      in_brackets = c == '[';
+      depth += (c == '(') - (c == ')');
+    }
+  }
+  return alternatives;
+}
+
+/// Refuses an expression, or an alternative of it, without a match: shows the words of the names
+/// that are nearest, or else all words.
 [[noreturn]] void RefuseIdle(const std::string& regex, const char* subject,
                              const std::vector<Candidate>& places) {
   std::set<std::string> words;
@@ -150,10 +175,9 @@ void AddWords(const std::string& name, std::set<std::string>& words) {
   }
   const std::vector<std::string> known(words.begin(), words.end());
   std::vector<std::string> hints;
-  for (size_t begin = 0, end = 0; end != regex.npos; begin = end + 1) {
-    end = regex.find('|', begin);
-    const std::string nearest = Nearest(regex.substr(begin, end - begin), known);
-    if (!nearest.empty()) hints.push_back(Str("\"", nearest, "\""));
+  for (const std::string& alternative : Alternatives(regex)) {
+    const std::string hint = Str("\"", Nearest(alternative, known), "\"");
+    if (hint != "\"\"" && std::ranges::find(hints, hint) == hints.end()) hints.push_back(hint);
   }
   throw ConfigError(Str(subject, ": no parameter's name matches \"", regex, "\"",
                         hints.empty() ? Str("; the names have the words ", Listed(known))
@@ -188,8 +212,32 @@ bool MatchesPublished(const Candidate& place, const std::regex& regex) {
   return any;
 }
 
-/// The places whose parameters the expression matches by names in saves or by published names.
-/// `for_parts`: those of weights; biases beside them do not count.
+bool HasMatch(const std::vector<std::string>& names, const std::regex& regex) {
+  return std::ranges::any_of(
+      names, [&](const std::string& name) { return std::regex_search(name, regex); });
+}
+
+/// The alternatives of the expression that match no name in saves, or no published name.
+/// `for_parts`: biases do not count.
+std::set<std::string> IdleAlternatives(const std::string& text, bool by_published, bool for_parts,
+                                       const std::vector<Candidate>& places) {
+  std::set<std::string> idle;
+  for (const std::string& alternative : Alternatives(text)) {
+    const std::regex regex = CompileRegex(alternative, kLayers);
+    const auto matches = [&](const Candidate& place) {
+      if (for_parts && place.is_bias()) return false;
+      if (!by_published) return HasMatch(place.names, regex);
+      return std::ranges::any_of(place.published,
+                                 [&](const auto& names) { return HasMatch(names, regex); });
+    };
+    if (std::ranges::none_of(places, matches)) idle.insert(alternative);
+  }
+  return idle;
+}
+
+/// The places whose parameters the expression matches by names in saves or by published names. In a
+/// reading each alternative of the expression matches something. `for_parts`: those of weights;
+/// biases beside them do not count.
 std::vector<Candidate*> Matching(const std::string& text, const char* subject, bool for_parts,
                                  std::vector<Candidate>& places) {
   const std::regex regex = CompileRegex(text, subject);
@@ -208,8 +256,16 @@ std::vector<Candidate*> Matching(const std::string& text, const char* subject, b
     if (biases.empty()) RefuseIdle(text, subject, places);
     throw ConfigError(Str(subject, ": \"", text, "\" matches only biases: ", NamesOf(biases)));
   }
-  if (own.empty()) return published;
-  if (published.empty() || own == published) return own;
+  const std::set<std::string> idle = IdleAlternatives(text, false, for_parts, places);
+  const std::set<std::string> idle_published = IdleAlternatives(text, true, for_parts, places);
+  for (const std::string& alternative : idle) {
+    if (!idle_published.contains(alternative)) continue;
+    Matching(alternative, subject, for_parts, places);  // refuses it
+  }
+  const bool is_reading = !own.empty() && idle.empty();
+  const bool is_reading_published = !published.empty() && idle_published.empty();
+  if (is_reading_published && !is_reading) return published;
+  if (is_reading && (!is_reading_published || own == published)) return own;
   throw ConfigError(Str(subject, ": \"", text, "\" has two readings: by names in saves it is ",
                         NamesOf(own), "; by names of the published model (weights.map) it is ",
                         NamesOf(published), "; choose an expression for one of them"));

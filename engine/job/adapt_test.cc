@@ -140,6 +140,9 @@ TEST(Adapt, TakesPublishedNames) {
                                   rule("3.1.weight", "mha.out.weight"), rest});
   EXPECT_EQ(Learning(BuildNet("score", published)), Learning(BuildNet("head", published)));
   EXPECT_EQ(Learning(BuildNet("query|key|value", published)).size(), 2u);
+  // Each alternative matches a published name, but not each a name in saves.
+  EXPECT_EQ(Learning(BuildNet("score|mha\\.(out|o)_proj", published)),
+            Learning(BuildNet("head|mha\\.out_proj", published)));
   EXPECT_THAT(ErrorOf([&] { BuildNet("query|value", published); }),
               HasSubstr("mha.in_proj_weight holds query, key, value in one matrix, and the "
                         "expression matches only 2 of them"));
@@ -162,6 +165,10 @@ TEST(Adapt, RefusesWhatItCannotDo) {
             {},
             "adapt.layers: no parameter's name matches \"q_porj|heed\"; did "
             "you mean \"q_proj\" or \"head\"?"},
+           {"head|q_porj",
+            {},
+            {},
+            "no parameter's name matches \"q_porj\"; did you mean \"q_proj\"?"},
            {"zzzzzzzz", {}, {}, "the names have the words "},
            {"(", {}, {}, "is not a regular expression"},
            {"embed",
