@@ -7,6 +7,7 @@
 #include "engine/base/check.h"
 #include "engine/base/size_class.h"
 #include "engine/cost/stage_runs.h"
+#include "engine/cost/stage_tensors.h"
 #include "engine/job/parameter_groups.h"
 #include "engine/layers/connections.h"
 #include "engine/layers/head_chunks.h"
@@ -74,8 +75,7 @@ void RunHeadInChunks(const Job& job, const LayerSpec& head, const TensorSpecs& l
 }
 
 /// Removes what belongs to the backward from frozen layers before the first one that learns: their
-/// forward makes no graph, so they keep nothing, and no gradient reaches them. (StageRuns does so
-/// for the layers of the first stage.)
+/// forward makes no graph, so they keep nothing, and no gradient reaches them.
 void DropBackwardsBeforeLearning(std::vector<LayerCost>& layers) {
   const auto learns = [](const LayerCost& cost) { return cost.parameters > 0; };
   const auto first = std::ranges::find_if(layers, learns);
@@ -145,6 +145,9 @@ ModelCosts CostsOf(const Job& job, const TensorSpecs& input,
     }
     AddParameters(job, layers, static_cast<int>(i), model, states, cost);
     cost.runs_once = HasMaxNorm(layers[i]);
+  }
+  for (const Connection& connection : FindConnections(layers)) {
+    costs.connections.push_back({connection.from, connection.to});
   }
   DropBackwardsBeforeLearning(costs.layers);
   if (!input.empty() && !job.loss.type.empty()) {
@@ -221,6 +224,19 @@ StageCost SumLayers(const ModelCosts& costs, int begin, int end, std::span<const
     is_again |= run->is_recomputed;
   }
   return sum;
+}
+
+std::vector<int64_t> MessageBytes(const ModelCosts& costs) {
+  const auto layers = static_cast<int>(costs.layers.size());
+  const StageTensors tensors(costs, 0, layers);
+  std::vector<int64_t> bytes;
+  for (int i = 0; i <= layers; ++i) bytes.push_back(tensors.MessageBytes(i));
+  return bytes;
+}
+
+int FirstLearning(const ModelCosts& costs) {
+  const auto learns = [](const LayerCost& cost) { return cost.parameters > 0; };
+  return static_cast<int>(std::ranges::find_if(costs.layers, learns) - costs.layers.begin());
 }
 
 }  // namespace strata

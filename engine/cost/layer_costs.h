@@ -42,10 +42,17 @@ struct RanPlan {
   bool operator==(const RanPlan&) const = default;
 };
 
+/// A connection (layers/connections.h), by indices of layers. Its value is the input of `from`.
+struct ConnectionCost {
+  int from = 0;  ///< the strata.skip
+  int to = 0;    ///< the strata.join
+};
+
 /// Costs of every layer of a job, of its loss, and of its optimizer step.
 struct ModelCosts {
   std::vector<LayerCost> layers;
-  LayerCost loss;  ///< computed on the last layer's output
+  std::vector<ConnectionCost> connections = {};  ///< ordered by `from`
+  LayerCost loss;                                ///< computed on the last layer's output
   /// The rows of a chunk if the last layer and the loss run in chunks (layers/head_chunks.h), else
   /// 0. With chunks the forward also does the work of their backward, and there are no logits.
   int64_t chunk_rows = 0;
@@ -124,6 +131,7 @@ struct StageCost {
   int64_t gradient_bytes = 0;
   int64_t buffer_bytes = 0;
   int64_t extra_state_bytes = 0;
+  // With the values of connections that cross the cuts:
   int64_t input_bytes = 0;   ///< of the input that arrives and is held
   int64_t output_bytes = 0;  ///< of the output that is sent
 
@@ -135,6 +143,7 @@ struct StageCost {
   int64_t forward_peak = 0;
   int64_t backward_peak = 0;
   int64_t input_grad_peak = 0;  ///< of I, the backward without the weight gradients (W)
+  int64_t recompute_peak = 0;   ///< of R; 0 if nothing is recomputed
   /// Further activations that exist between R (recomputation) and the backward.
   int64_t recomputed_bytes = 0;
 
@@ -148,9 +157,14 @@ struct StageCost {
 
 /// Sums layers `begin` to `end` as one stage. If they include the job's last layer, the loss is
 /// added. `segments` has LayerPlan::segment of each layer of the job; if it is empty, nothing is
-/// recomputed. The first stage computes no gradient of its input and keeps nothing before its first
-/// trainable layer. REQUIRES: begin < end.
+/// recomputed. Layers before the job's first trainable one keep nothing and compute no gradients,
+/// and the input of that one has no gradient. REQUIRES: begin < end.
 StageCost SumLayers(const ModelCosts& costs, int begin, int end,
                     std::span<const int> segments = {});
+
+/// The bytes of the message at a cut before each layer, and last those of the output.
+std::vector<int64_t> MessageBytes(const ModelCosts& costs);
+/// The job's first layer that learns; their number if none does.
+int FirstLearning(const ModelCosts& costs);
 
 }  // namespace strata

@@ -19,11 +19,11 @@ struct Rest {
   bool has_recomputed = false;  ///< true if one of its runs is recomputed
 };
 
-using Memory = std::array<int64_t, 5>;
+using Memory = std::array<int64_t, 6>;
 
 Memory MemoryOf(const StageCost& cost) {
-  return {cost.kept_bytes, cost.recomputed_bytes, cost.forward_peak, cost.backward_peak,
-          cost.input_grad_peak};
+  return {cost.kept_bytes,    cost.recomputed_bytes, cost.forward_peak,
+          cost.backward_peak, cost.input_grad_peak,  cost.recompute_peak};
 }
 
 /// True if `a` is at least as good as `b` in every price, whatever runs come before both.
@@ -32,6 +32,9 @@ bool IsAsGood(const Rest& a, const Rest& b) {
   // more memory. And a stage without any segment has no R action, which is an advantage even if
   // layers take no time. So such rests are not compared with others.
   if (a.has_recomputed != b.has_recomputed) return false;
+  // A kept run before a rest that begins with a kept run becomes one with it. That can cost more
+  // than both: a run holds the gradients that it is given until its backward is done.
+  if (!a.first.is_recomputed && b.first.is_recomputed) return false;
   if (a.cost.recompute.seconds > b.cost.recompute.seconds) return false;
   if (!a.cost.keeps_output && b.cost.keeps_output) return false;  // the output is held for the link
   const Memory mine = MemoryOf(a.cost), others = MemoryOf(b.cost);

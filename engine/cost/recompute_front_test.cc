@@ -32,6 +32,14 @@ LayerCost AnyLayer(int64_t input_bytes) {
   return cost;
 }
 
+void AddConnection(int skip, int join, ModelCosts& costs) {
+  costs.connections.push_back({skip, join});
+  LayerCost& layer = costs.layers[skip];
+  layer.passes_input = true;
+  layer.keeps_input = layer.keeps_output = false;
+  costs.layers[join].input_bytes += layer.input_bytes;
+}
+
 ModelCosts AnyModel(int layers) {
   ModelCosts costs;
   int64_t bytes = 1 + *rc::gen::inRange(0, 8);
@@ -39,6 +47,8 @@ ModelCosts AnyModel(int layers) {
     costs.layers.push_back(AnyLayer(bytes));
     bytes = costs.layers.back().output_bytes;
   }
+  const int skip = *rc::gen::inRange(0, layers), join = *rc::gen::inRange(0, layers);
+  if (skip < join) AddConnection(skip, join, costs);
   costs.loss.kept_bytes = *rc::gen::inRange(0, 6);
   costs.loss.backward_scratch = *rc::gen::inRange(0, 6);
   return costs;
@@ -66,9 +76,9 @@ std::vector<std::vector<int>> AllSegments(int begin, int end, const ModelCosts& 
   return all;
 }
 
-std::array<int64_t, 6> MemoryOf(const StageCost& cost) {
-  return {cost.kept_bytes,    cost.recomputed_bytes, cost.forward_peak,
-          cost.backward_peak, cost.input_grad_peak,  cost.keeps_output ? 0 : 1};
+std::array<int64_t, 7> MemoryOf(const StageCost& cost) {
+  return {cost.kept_bytes,      cost.recomputed_bytes, cost.forward_peak,        cost.backward_peak,
+          cost.input_grad_peak, cost.recompute_peak,   cost.keeps_output ? 0 : 1};
 }
 
 bool IsAsGood(const StageCost& a, const StageCost& b) {

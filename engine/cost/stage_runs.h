@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/cost/layer_costs.h"
+#include "engine/cost/stage_tensors.h"
 
 namespace strata {
 
@@ -28,14 +29,19 @@ struct RunCost {
   // after a recomputation.
   Work forward;
   Work input_grad;
-  int64_t input_bytes = 0;  ///< kept of the run's input
-  int64_t kept_bytes = 0;   ///< kept until the backward, beside the input
-  int64_t again_bytes = 0;  ///< held beside the input after recomputation
+  int64_t input_bytes = 0;   ///< kept of the run's input, with the values that cross there
+  int64_t kept_bytes = 0;    ///< kept until the backward, beside the input
+  int64_t again_bytes = 0;   ///< held beside the input after recomputation
+  int64_t shared_bytes = 0;  ///< of the next run's input: the part that this run keeps
   bool keeps_output = false;
   // Peaks while the run computes, without its input and what the runs before it keep:
   int64_t forward_peak = 0;
   int64_t backward_peak = 0;
   int64_t input_grad_peak = 0;
+  int64_t again_peak = 0;  ///< of the recomputation; 0 if the run is kept
+  // Beside it, if a backward recomputes the run: gradients, and for I what is deferred.
+  int64_t again_gradients = 0;
+  int64_t again_deferred = 0;
 };
 
 class StageRuns {
@@ -55,12 +61,7 @@ class StageRuns {
   static StageCost Add(const RunCost& run, StageCost rest, bool is_last_again);
 
  private:
-  /// The bytes that a run keeps together with its graph, without the run's input. `counted` is true
-  /// if the tensor between the last layer and the next is already in `bytes`.
-  struct Chain {
-    int64_t bytes = 0;
-    bool counted = true;
-  };
+  class Keeper;
 
   const LayerCost& layer(int i) const { return costs_.layers[i]; }
   bool has_loss() const { return end_ == static_cast<int>(costs_.layers.size()); }
@@ -72,7 +73,7 @@ class StageRuns {
   int64_t OutputBytes(int i) const { return in_chunks(i) ? 0 : layer(i).output_bytes; }
   bool has_graph(int i) const { return i >= first_with_gradient_; }
   /// True if a gradient of layer i's input is computed.
-  bool gives_gradient(int i) const { return begin_ > 0 || i > first_with_gradient_; }
+  bool gives_gradient(int i) const { return i > first_learning_; }
   int64_t KeptByLoss() const { return has_loss() ? costs_.loss.kept_bytes : 0; }
   int64_t DeferredInput(int i) const {
     return layer(i).defers_input ? layer(i).input_bytes - layer(i).carried_input : 0;
@@ -80,14 +81,19 @@ class StageRuns {
   int64_t Deferred(int i) const { return layer(i).deferred_bytes + DeferredInput(i); }
 
   void AddWork();
-  void Keep(int i, Chain& chain) const;
-  std::vector<int64_t> KeptUpTo(const Run& run) const;
-  int64_t ForwardPeak(const Run& run) const;
+  int64_t GradientsAt(int i) const;
+  int64_t OutputGradients(const Run& run) const;
+  int64_t SharedWithNext(const Run& run, Keeper& held) const;
+  void Keep(int i, Keeper& keeper) const;
+  std::vector<int64_t> KeptUpTo(const Run& run, Keeper& keeper) const;
+  int64_t ForwardPeak(const Run& run, bool keeps) const;
   int64_t BackwardPeak(const Run& run, const std::vector<int64_t>& kept, bool defers) const;
 
   const ModelCosts& costs_;
   const int begin_, end_;
-  int first_with_gradient_;
+  const StageTensors tensors_;
+  const int first_learning_;       ///< the job's first layer that learns; it may be in any stage
+  const int first_with_gradient_;  ///< the first layer of this stage whose forward makes a graph
   std::vector<int64_t> deferred_after_;  ///< per layer: deferred bytes of the layers behind it
   StageCost none_;
 };

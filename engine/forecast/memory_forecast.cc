@@ -21,11 +21,19 @@ using schedule::Step;
 /// Follows one rank through its row of the program and keeps the sum of the bytes that are alive:
 /// activations that are kept, tensors that pass from action to action, and messages. The highest
 /// sum is the peak. Takes time proportional to the number of actions.
+///
+/// Messages: a receive is posted as soon as a slot for it is free (schedule::StageBuffers), and has
+/// its memory from then on. A slot is free again when its micro-batch is done. So as many are held
+/// as there are slots, and in the end as there are micro-batches left.
 class RowMemory {
  public:
   RowMemory(const Program& program, const std::vector<StageCost>& stages,
             const std::vector<int>& slots, int rank)
-      : program_(program), stages_(stages), held_(stages.size()) {
+      : program_(program),
+        stages_(stages),
+        held_(stages.size()),
+        inputs_(stages.size()),
+        output_gradients_(stages.size()) {
     for (const int s : schedule::StagesOfRank(program, rank)) {
       AddStage(s, std::min(slots[s], program.micro_batches));
     }
@@ -37,11 +45,13 @@ class RowMemory {
     const auto s = static_cast<size_t>(step.stage());
     const StageCost& stage = stages_[s];
     const bool is_forward = kind == Kind::kForward;
+    if (kind == Kind::kRecompute) Reach(stage.recompute_peak - stage.kept_bytes);
     if (is_forward && step.takes() == Passage::kLocal) passing_ -= stage.input_bytes;
     if (schedule::GivesInputGrad(kind)) Reach(BackwardPeak(step));
     kept_ += step.Change(held_[s]);
     if (is_forward) Reach(stage.forward_peak - stage.kept_bytes);
-    if (kind == Kind::kRecompute) Reach(0);
+    if (schedule::GivesWeightGrad(kind)) inputs_[s].Release(links_);
+    if (schedule::GivesInputGrad(kind)) output_gradients_[s].Release(links_);
     if (is_forward && step.gives() == Passage::kLocal) passing_ += stages_[s + 1].input_bytes;
     if (step.gives() == Passage::kAfar) {
       if (!is_forward) Send(gradients_sent_, stage.input_bytes);
@@ -52,14 +62,27 @@ class RowMemory {
   RowPeak peak() const { return {highest_activations_, highest_ - highest_activations_}; }
 
  private:
-  /// Adds the buffers of stage `s`. Receives are posted as far ahead as there are slots, and each
-  /// one allocates its memory when it is posted. So the input of a micro-batch counts as a link
-  /// buffer and not as kept.
+  /// The buffers of the messages of one kind that a stage receives.
+  struct Received {
+    int64_t bytes = 0;  ///< of each
+    int to_post = 0;    ///< receives that are not posted yet
+
+    /// A buffer is free: the next receive takes its place, if there is one.
+    void Release(int64_t& links) {
+      if (to_post-- <= 0) links -= bytes;
+    }
+  };
+
+  /// Adds the buffers of stage `s`. The input of a micro-batch that arrives counts as a link buffer
+  /// and not as kept.
   void AddStage(int s, int posted) {
     const StageCost& stage = stages_[s];
     const bool from_afar = s > 0 && program_.crosses_after(s - 1);
     const int64_t arrived = from_afar ? stage.input_bytes : 0;
-    links_ += posted * (arrived + (program_.crosses_after(s) ? stage.output_bytes : 0));
+    const int64_t returned = program_.crosses_after(s) ? stage.output_bytes : 0;
+    inputs_[s] = {arrived, program_.micro_batches - posted};
+    output_gradients_[s] = {returned, program_.micro_batches - posted};
+    links_ += posted * (arrived + returned);
     held_[s] = {.kept = stage.kept_bytes - arrived,
                 .recomputed = stage.recomputed_bytes,
                 .deferred = stage.deferred_bytes - arrived};
@@ -90,6 +113,7 @@ class RowMemory {
   const Program& program_;
   const std::vector<StageCost>& stages_;
   std::vector<schedule::Held> held_;
+  std::vector<Received> inputs_, output_gradients_;  ///< per stage
   int64_t kept_ = 0, passing_ = 0, links_ = 0;
   int outputs_sent_ = 0, gradients_sent_ = 0;
   int64_t highest_ = -1, highest_activations_ = 0;

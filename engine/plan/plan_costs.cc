@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/base/machine/cores.h"
-#include "engine/base/size_class.h"
 #include "engine/base/text.h"
 #include "engine/job/parameter_groups.h"
 #include "engine/layers/layer_types.h"
@@ -96,26 +95,11 @@ ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script) {
   return costs;
 }
 
-StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum) {
-  if (plan.topology.Size("model") > 1 || stage.input.empty()) return sum;
-  const int64_t chain = sum.input_bytes;
-  sum.input_bytes = 0;
-  for (const TensorSpec& spec : stage.input) sum.input_bytes += AllocatedBytes(spec.bytes());
-  sum.output_bytes = 0;
-  for (const TensorSpec& spec : stage.output) sum.output_bytes += AllocatedBytes(spec.bytes());
-  for (int64_t* held :
-       {&sum.kept_bytes, &sum.forward_peak, &sum.backward_peak, &sum.input_grad_peak}) {
-    *held += sum.input_bytes - chain;
-  }
-  return sum;
-}
-
 std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan) {
   const std::vector<int> segments = plan.segments();
   std::vector<StageCost> stages;
   for (const StagePlan& stage : plan.stages) {
-    stages.push_back(
-        WithConnections(plan, stage, SumLayers(costs, stage.begin, stage.end, segments)));
+    stages.push_back(SumLayers(costs, stage.begin, stage.end, segments));
   }
   return stages;
 }

@@ -28,10 +28,6 @@ LayerHost HostOf(const Job& job, const Plan& plan);
 /// bytes are set.
 ModelCosts CostsOf(const Job& job, const Plan& plan, Script* script);
 
-/// Adds to a stage's sum the tensors that enter and leave it besides those of the chain
-/// (connections.h).
-StageCost WithConnections(const Plan& plan, const StagePlan& stage, StageCost sum);
-
 /// The costs of every stage of the plan, with what it recomputes and receives.
 std::vector<StageCost> StageCosts(const ModelCosts& costs, const Plan& plan);
 

@@ -209,6 +209,53 @@ TEST_F(MemoryTest, AHeadInChunksNeedsNoMemoryForLogits) {
   }
 }
 
+/// Values that skip layers are held once, whichever segments and stages they cross, and their
+/// gradients exist from the join to the skip. A recomputed segment has the peak of a forward, too.
+TEST_F(MemoryTest, ConnectionsAndSegmentsTakeWhatIsPredicted) {
+  constexpr int64_t kMany = 4096, kFeatures = 64;
+  const at::Tensor x = at::linspace(-1, 1, kMany).view({kMany, 1});
+  FakeScript script = testing::ScriptOf([&](int64_t) { return MicroBatch{{x}, {x}}; });
+  const LayerSpec square = Make("Linear", {kFeatures, kFeatures}), tanh = Make("Tanh");
+  const std::vector<LayerSpec> layers = {Make("Linear", {1, kFeatures}),
+                                         tanh,
+                                         Make("skip", {"outer"}),
+                                         square,
+                                         tanh,
+                                         Make("skip", {"inner"}),
+                                         square,
+                                         tanh,
+                                         square,
+                                         Make("join", {"inner"}),
+                                         tanh,
+                                         square,
+                                         tanh,
+                                         Make("join", {"outer"}, {{"how", "cat"}}),
+                                         Make("Linear", {2 * kFeatures, kFeatures}),
+                                         tanh,
+                                         Make("Linear", {kFeatures, 1})};
+  const Value::Map keys = {{"input", MapOf({{"shape", Value::IntList({1})}})},
+                           {"batch", MapOf({{"micro_batches", 3}, {"micro_batch_size", kMany}})},
+                           {"data", MapOf({{"train", testing::Function(1)}})},
+                           {"schedule", "1f1b"},
+                           {"partition", "uniform"},
+                           {"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.01}})},
+                           {"steps", 2}};
+  const auto every = [](int layers) { return MapOf({{"every", layers}}); };
+  for (const Value& recompute :
+       {Value(false), Value(true), every(1), every(2), every(3), every(5), every(7)}) {
+    const Job job =
+        testing::MakeJob(layers, Make("MSELoss"), testing::With(keys, {{"recompute", recompute}}));
+    const auto planned = static_cast<double>(LargestTotal(Planned(job, script)));
+    const auto engine = Start(job, script);
+    engine->TrainStep();
+    const auto measured = static_cast<double>(engine->TrainStep().peak_memory);
+    engine->Close();
+    EXPECT_NEAR(planned / measured, 1, 0.1)
+        << recompute.ToJson() << ": planned " << planned / 0x1p20 << " MiB, measured "
+        << measured / 0x1p20;
+  }
+}
+
 TEST_F(MemoryTest, ASaveThatTheTrainingWaitsForCopiesNothing) {
   const auto engine = StartAnew(MakeJob({{"save", Save()}}));
   engine->TrainStep();

@@ -1,13 +1,10 @@
 #include "engine/search/cut_evaluator.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "engine/base/check.h"
-#include "engine/base/size_class.h"
 #include "engine/forecast/planned_program.h"
-#include "engine/layers/connections.h"
 #include "engine/layers/parts.h"
 #include "engine/plan/recompute.h"
 
@@ -16,27 +13,12 @@ namespace {
 
 using Method = RecomputeSpec::Method;
 
-/// The bytes of the tensors at each place of the list, the input and the output included.
-std::vector<int64_t> CrossingBytes(const Job& job, const Plan& plan) {
-  std::vector<int> places(plan.layers.size() + 1);
-  std::iota(places.begin(), places.end(), 0);
-  std::vector<TensorSpecs> outputs;
-  for (const LayerPlan& layer : plan.layers) outputs.push_back(layer.output);
-  std::vector<int64_t> crossing;
-  for (const TensorSpecs& specs :
-       BoundarySpecs(job.layers, places, plan.stages.front().input, outputs)) {
-    int64_t& bytes = crossing.emplace_back(0);
-    for (const TensorSpec& spec : specs) bytes += AllocatedBytes(spec.bytes());
-  }
-  return crossing;
-}
-
 /// KindsOf() the layers. Layers that are chosen by number differ all.
-std::vector<int> Kinds(const Job& job, const Plan& plan, const std::vector<int64_t>& crossing) {
+std::vector<int> Kinds(const Job& job, const Plan& plan) {
   if (job.recompute.method == Method::kLayers) return {};
   std::vector<int> marks;
   for (const LayerPlan& layer : plan.layers) marks.push_back(PartNumber(layer.type) > 0);
-  return search::KindsOf(*plan.costs, crossing, marks);
+  return search::KindsOf(*plan.costs, marks);
 }
 
 }  // namespace
@@ -47,12 +29,12 @@ CutEvaluator::CutEvaluator(const Job& job, const Plan& plan, Script* script,
       plan_(plan),
       script_(script),
       slowness_(std::move(slowness)),
-      crossing_(CrossingBytes(job, plan)) {
-  STRATA_CHECK(plan.costs && plan.costs->has_seconds() && job.recompute.method != Method::kAuto);
+      crossing_(MessageBytes(*plan.costs)) {
+  STRATA_CHECK(plan.costs->has_seconds() && job.recompute.method != Method::kAuto);
   if (job.recompute.method == Method::kFunction) return;
   table_.emplace(
       static_cast<int>(plan.layers.size()),
-      [this](int begin, int end) { return CostOf(begin, end); }, Kinds(job, plan, crossing_));
+      [this](int begin, int end) { return CostOf(begin, end); }, Kinds(job, plan));
 }
 
 StepEvaluation CutEvaluator::Of(const std::vector<int>& bounds, const std::vector<int>& stage_ranks,
@@ -93,18 +75,9 @@ void CutEvaluator::PlaceAt(const std::vector<int>& bounds, const std::vector<int
   PlanSegments(job_, script_, plan_);
 }
 
-/// The cost of a stage of the cuts at hand, with the tensors of connections that cross its cuts, as
-/// WithConnections() counts them.
+/// The cost of a stage of the cuts at hand.
 StageCost CutEvaluator::CostOf(int begin, int end) const {
-  StageCost cost = SumLayers(*plan_.costs, begin, end, plan_.segments());
-  if (plan_.topology.Size(kModelAxis) > 1) return cost;
-  const int64_t more = crossing(begin) - cost.input_bytes;
-  for (int64_t* held : {&cost.input_bytes, &cost.kept_bytes, &cost.forward_peak,
-                        &cost.backward_peak, &cost.input_grad_peak}) {
-    *held += more;
-  }
-  cost.output_bytes = crossing(end);
-  return cost;
+  return SumLayers(*plan_.costs, begin, end, plan_.segments());
 }
 
 std::vector<StageCost> CutEvaluator::Stages() const {

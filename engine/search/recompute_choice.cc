@@ -149,9 +149,7 @@ Program WithR(const Program& program) {
 RecomputeChooser::RecomputeChooser(const Job& job, const Plan& plan)
     : job_(job), plan_(plan), costs_(WithSeconds(plan)) {
   for (const StagePlan& stage : plan.stages) {
-    std::vector<Recomputation>& front =
-        fronts_.emplace_back(RecomputeFront(costs_, stage.begin, stage.end));
-    for (Recomputation& way : front) way.cost = WithConnections(plan, stage, way.cost);
+    fronts_.push_back(RecomputeFront(costs_, stage.begin, stage.end));
   }
 }
 

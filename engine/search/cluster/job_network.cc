@@ -46,18 +46,6 @@ DType MainType(const Job& job) {
       ->first;
 }
 
-/// The stage's cost including what crosses the cuts at both ends. Connections that pass the stage
-/// by are held like its input.
-StageCost Between(StageCost stage, int64_t input_boundary, int64_t output_boundary) {
-  const int64_t beside = std::max<int64_t>(0, input_boundary - stage.input_bytes);
-  for (int64_t* held : {&stage.input_bytes, &stage.kept_bytes, &stage.forward_peak,
-                        &stage.backward_peak, &stage.input_grad_peak}) {
-    *held += beside;
-  }
-  stage.output_bytes = output_boundary;
-  return stage;
-}
-
 std::vector<int> Segments(Recompute recompute, int layers) {
   std::vector<int> segments;
   if (recompute == Recompute::kNone) return segments;
@@ -71,7 +59,7 @@ std::vector<int> Segments(Recompute recompute, int layers) {
 JobCosts::JobCosts(const Job& job, Script* script) : job_(job), script_(script) {
   const int64_t size = ResolveBatch(job.batch).micro_batch_size;
   known_[{size, 1}] = std::make_unique<Sized>(Make(size, 1));
-  if (known_[{size, 1}]->boundaries.empty()) {
+  if (!known_[{size, 1}]->has_shapes) {
     throw ConfigError(
         "the planner needs the shapes of all layers: give the job an input = "
         "{shape=..., dtype=...}");
@@ -84,15 +72,7 @@ JobCosts::Sized JobCosts::Make(int64_t micro_batch_size, int model) const {
   plan.device.clear();  // the scratch memory of the cluster's kernels is not known
   Sized sized;
   sized.costs = CostsOf(alone, plan, script_);
-  const TensorSpecs& input = plan.stages.front().input;
-  if (input.empty()) return sized;
-  std::vector<TensorSpecs> outputs;
-  for (const LayerPlan& layer : plan.layers) outputs.push_back(layer.output);
-  std::vector<int> everywhere(plan.layers.size() + 1);
-  std::iota(everywhere.begin(), everywhere.end(), 0);
-  for (const TensorSpecs& specs : BoundarySpecs(job_.layers, everywhere, input, outputs)) {
-    sized.boundaries.push_back(BytesOf(specs));
-  }
+  sized.has_shapes = !plan.stages.front().input.empty();
   return sized;
 }
 
@@ -160,13 +140,11 @@ std::shared_ptr<const StageTable> JobNetwork::Table(int64_t micro_batch_size, in
   if (!is_new) return known->second;
   auto costs = Timed(micro_batch_size, model);
   if (costs == nullptr) return nullptr;
-  const std::vector<int64_t>& crossing = costs_.Of(micro_batch_size, model)->boundaries;
-  const std::vector<int> kinds = KindsOf(*costs, crossing);
+  const std::vector<int> kinds = KindsOf(*costs);
   known->second = std::make_shared<StageTable>(
       layers(),
-      [&crossing, costs = std::move(costs), segments = Segments(recompute, layers())](int begin,
-                                                                                      int end) {
-        return Between(SumLayers(*costs, begin, end, segments), crossing[begin], crossing[end]);
+      [costs = std::move(costs), segments = Segments(recompute, layers())](int begin, int end) {
+        return SumLayers(*costs, begin, end, segments);
       },
       kinds);
   return known->second;
@@ -177,12 +155,10 @@ std::shared_ptr<const StageTable> JobNetwork::TableOf(const Plan& plan) {
   const int model = plan.topology.Size(kModelAxis);
   const auto costs = Timed(size, model);
   if (costs == nullptr) return nullptr;
-  const std::vector<int64_t>& crossing = costs_.Of(size, model)->boundaries;
   std::map<std::pair<int, int>, StageCost> stages;
   const std::vector<int> segments = plan.segments();
   for (const StagePlan& place : plan.stages) {
-    stages[{place.begin, place.end}] = Between(SumLayers(*costs, place.begin, place.end, segments),
-                                               crossing[place.begin], crossing[place.end]);
+    stages[{place.begin, place.end}] = SumLayers(*costs, place.begin, place.end, segments);
   }
   return std::make_shared<StageTable>(layers(), [stages = std::move(stages)](int begin, int end) {
     return stages.at({begin, end});

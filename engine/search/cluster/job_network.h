@@ -26,8 +26,7 @@ class JobCosts {
 
   struct Sized {
     ModelCosts costs;
-    std::vector<int64_t>
-        boundaries;  ///< per layer: bytes that cross a cut before it; last: the output
+    bool has_shapes = false;  ///< false: only the parameters are known
   };
   /// The costs for these sizes; null if the job cannot run so. Then `refusals` says why.
   const Sized* Of(int64_t micro_batch_size, int model);

@@ -11,7 +11,7 @@
 namespace strata::search {
 namespace {
 
-/// The numbers of a layer's cost that SumLayers() uses.
+/// The numbers of a layer's cost that SumLayers() uses, without connections.
 std::vector<double> NumbersOf(const LayerCost& cost) {
   std::vector<double> numbers;
   for (const Work* work : {&cost.forward, &cost.input_grad, &cost.weight_grad}) {
@@ -21,7 +21,7 @@ std::vector<double> NumbersOf(const LayerCost& cost) {
        {cost.parameters, cost.weight_bytes, cost.copy_bytes, cost.gradient_bytes, cost.buffer_bytes,
         cost.extra_state_bytes, cost.input_bytes, cost.output_bytes, cost.carried_input,
         cost.carried_output, cost.kept_bytes, cost.deferred_bytes, cost.forward_scratch,
-        cost.backward_scratch}) {
+        cost.backward_scratch, cost.input_grad_scratch}) {
     numbers.push_back(static_cast<double>(count));
   }
   for (const bool flag : {cost.keeps_input, cost.keeps_output, cost.passes_input, cost.defers_input,
@@ -31,15 +31,30 @@ std::vector<double> NumbersOf(const LayerCost& cost) {
   return numbers;
 }
 
+/// Per layer: how far ahead the join of a skip is, and how far back the skip of a join; else 0.
+/// With the bytes at both ends, this is all that connections add to the cost of a run.
+std::vector<int> ConnectionMarks(const ModelCosts& costs) {
+  std::vector<int> marks(costs.layers.size(), 0);
+  for (const auto& [from, to] : costs.connections) {
+    marks[static_cast<size_t>(from)] = to - from;
+    marks[static_cast<size_t>(to)] = from - to;
+  }
+  return marks;
+}
+
 }  // namespace
 
-std::vector<int> KindsOf(const ModelCosts& costs, const std::vector<int64_t>& crossing,
-                         const std::vector<int>& marks) {
+std::vector<int> KindsOf(const ModelCosts& costs, const std::vector<int>& marks) {
+  const std::vector<int64_t> crossing = MessageBytes(costs);
+  const std::vector<int> connected = ConnectionMarks(costs);
+  const int first_learning = FirstLearning(costs);
   std::map<std::vector<double>, int> numbers;
   std::vector<int> kinds;
   for (size_t i = 0; i < costs.layers.size(); ++i) {
     std::vector<double> kind = NumbersOf(costs.layers[i]);
     for (const size_t place : {i, i + 1}) kind.push_back(static_cast<double>(crossing[place]));
+    kind.push_back(connected[i]);
+    kind.push_back(static_cast<int>(i) <= first_learning ? 1 : 0);
     if (!marks.empty()) kind.push_back(marks[i]);
     const int next = static_cast<int>(numbers.size());
     kinds.push_back(numbers.emplace(std::move(kind), next).first->second);

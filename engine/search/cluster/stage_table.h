@@ -18,11 +18,9 @@
 
 namespace strata::search {
 
-/// A number for each layer, equal for layers that cost the same in any stage. `crossing`: the bytes
-/// at each place between layers. `marks`: further numbers in which layers may differ, one for each
-/// layer; may be empty.
-std::vector<int> KindsOf(const ModelCosts& costs, const std::vector<int64_t>& crossing,
-                         const std::vector<int>& marks = {});
+/// A number for each layer, equal for layers that cost the same in any stage. `marks`: further
+/// numbers in which layers may differ, one for each layer; may be empty.
+std::vector<int> KindsOf(const ModelCosts& costs, const std::vector<int>& marks = {});
 
 /// Costs are computed at their first use. Not thread-safe.
 class StageTable {
