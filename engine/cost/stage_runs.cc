@@ -137,9 +137,9 @@ void StageRuns::Keep(int i, Keeper& keeper) const {
   if (!has_graph(i)) return;
   if (cost.keeps_input) {
     const Memories& inputs = tensors_.Before(i);
-    for (size_t k = 0; k < inputs.size(); ++k) {
+    for (size_t k = 0; k < inputs.size() && inputs[k] != kNoMemory; ++k) {
       const bool is_carried = cost.carried_input > 0 && k == 1;
-      if (inputs[k] != kNoMemory && !is_carried) keeper.Hold(inputs[k]);
+      if (!is_carried) keeper.Hold(inputs[k]);
     }
   }
   keeper.Add(cost.kept_bytes);

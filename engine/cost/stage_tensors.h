@@ -14,7 +14,7 @@
 
 namespace strata {
 
-/// The memories of the tensors at one place, as their numbers; kNoMemory fills the rest.
+/// The memories of the tensors at one place, as their numbers, and kNoMemory behind them.
 inline constexpr int kNoMemory = -1;
 using Memories = std::array<int, 4>;
 
@@ -40,7 +40,8 @@ class StageTensors {
   template <class Visit>
   void ForEachAt(int i, const Visit& visit) const {
     for (const int memory : Before(i)) {
-      if (memory != kNoMemory) visit(memory);
+      if (memory == kNoMemory) break;
+      visit(memory);
     }
     for (const int memory : Crossing(i)) visit(memory);
   }

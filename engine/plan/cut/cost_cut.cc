@@ -102,6 +102,9 @@ class Cutter {
       }
     }
     known_.resize(ways_.size() * costs.layers.size());
+    for (const LayerCost& layer : costs.layers) {
+      weights_.push_back(weights_.back() + layer.weight_bytes);
+    }
     if (ways_.size() > 1 || !ways_[0].empty()) return;
     Sums sum;
     sums_.push_back(sum);
@@ -148,6 +151,7 @@ class Cutter {
       return TimeOf(sums_[end].seconds - sums_[begin].seconds,
                     sums_[end].parameters - sums_[begin].parameters, begin, end);
     }
+    if (limit > 0 && weights_[end] - weights_[begin] > limit) return std::nullopt;
     std::optional<int64_t> least;
     for (size_t way = 0; way < ways_.size(); ++way) {
       if (!way_of_stage_.empty() && way_of_stage_[stage] != way) continue;
@@ -190,6 +194,7 @@ class Cutter {
   const CutNames names_;
   std::vector<Sums>
       sums_;  ///< set if the time of a stage, except the first, is a difference of sums; else empty
+  std::vector<int64_t> weights_ = {0};  ///< bytes of the weights of all layers before one
   std::vector<std::vector<int>> ways_;
   std::vector<size_t> way_of_stage_;  ///< empty: each stage may take any way
   mutable std::vector<std::vector<StageCost>>
