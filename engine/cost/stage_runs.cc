@@ -161,7 +161,7 @@ int64_t StageRuns::ForwardPeak(const Run& run, bool keeps) const {
 /// The bytes of the gradients that exist while layer i runs backward: of its output and its input,
 /// and of the values that pass it by.
 int64_t StageRuns::GradientsAt(int i) const {
-  const bool is_new = gives_gradient(i) && !tensors_.IsJoin(i);
+  const bool is_new = gives_gradient(i) && tensors_.SkipOf(i) < 0;
   return OutputBytes(i) + tensors_.PassingGradients(i) +
          (is_new ? layer(i).input_bytes - layer(i).carried_input : 0);
 }
@@ -180,6 +180,7 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
     const int64_t gradient = std::max(OutputBytes(end_ - 1), costs_.loss.input_bytes);
     peak = kept.back() + costs_.loss.backward_scratch + gradient;
   }
+  const int skip = tensors_.SkipOf(run.end - 1);
   for (int i = run.end - 1; i >= std::max(run.begin, first_with_gradient_); --i) {
     const LayerCost& cost = layer(i);
     const bool gives = gives_gradient(i);
@@ -188,7 +189,9 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
     const int64_t deferred = defers ? deferred_after_[i - begin_] : 0;
     int64_t gradients = GradientsAt(i);
     if (i + 1 < run.end) {
-      gradients += given + std::max<int64_t>(0, given_beside - tensors_.PassingGradients(i));
+      const bool is_passing = skip >= 0 && skip <= i;  // counted as the gradient of a value
+      gradients += (is_passing ? 0 : given) +
+                   std::max<int64_t>(0, given_beside - tensors_.PassingGradients(i));
     }
     peak = std::max(peak, still + deferred + gradients + scratch);
   }

@@ -33,7 +33,7 @@ StageTensors::StageTensors(const ModelCosts& costs, int begin, int end) : begin_
   chain_.reserve(layers + 1);
   first_.reserve(layers + 2);
   passing_.resize(layers);
-  is_join_.resize(layers);
+  skip_of_.resize(layers, -1);
   Walk(costs);
   for (const ConnectionCost& connection : costs.connections) AddPassingGradients(costs, connection);
 }
@@ -63,11 +63,11 @@ int StageTensors::New(int64_t bytes) {
 Memories StageTensors::Arrived(const ModelCosts& costs) {
   const auto& layers = costs.layers;
   int64_t chain = layers[begin_].input_bytes;
-  for (const auto& [from, to] : costs.connections) {
-    if (from >= begin_ || to < begin_) continue;
-    const int64_t value = layers[from].input_bytes;
-    if (to == begin_) chain -= value;  // the inputs of a join are the chain's and the value
-    open_.emplace_back(to, One(New(value)));
+  for (const ConnectionCost& connection : costs.connections) {
+    if (connection.from >= begin_ || connection.to < begin_) continue;
+    const int64_t value = layers[connection.from].input_bytes;
+    if (connection.to == begin_) chain -= value;  // a join's inputs are the chain's and the value
+    open_.push_back({connection, One(New(value))});
   }
   return One(New(chain));
 }
@@ -89,22 +89,23 @@ void StageTensors::Walk(const ModelCosts& costs) {
   auto next = std::ranges::lower_bound(costs.connections, begin_, {}, &ConnectionCost::from);
   for (int i = begin_;; ++i) {
     first_.push_back(crossing_.size());
-    for (const auto& [to, value] : open_) {
-      for (const int memory : value) {
+    for (const Open& open : open_) {
+      for (const int memory : open.value) {
         if (memory != kNoMemory) crossing_.push_back(memory);
       }
     }
     if (i == end_) break;
     const LayerCost& cost = costs.layers[i];
     Memories inputs = chain_.back();
-    const auto joined = std::ranges::find(open_, i, &std::pair<int, Memories>::first);
+    const auto joined =
+        std::ranges::find_if(open_, [i](const Open& open) { return open.connection.to == i; });
     if (joined != open_.end()) {
-      is_join_[i - begin_] = !cost.passes_input;
-      inputs = Both(inputs, joined->second);
+      if (!cost.passes_input) skip_of_[i - begin_] = joined->connection.from;
+      inputs = Both(inputs, joined->value);
       open_.erase(joined);
     }
     if (next != costs.connections.end() && next->from == i) {
-      open_.emplace_back(next->to, inputs);
+      open_.push_back({*next, inputs});
       ++next;
     }
     const bool is_head = costs.chunk_rows > 0 && i + 1 == std::ssize(costs.layers);

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "engine/cost/layer_costs.h"
@@ -52,8 +51,9 @@ class StageTensors {
   /// The bytes of the gradients of values that pass layer i by in the backward, beside those of its
   /// own output and input.
   int64_t PassingGradients(int i) const { return passing_[static_cast<size_t>(i - begin_)]; }
-  /// True if layer i is a strata.join, the gradients of whose inputs are views of its output's.
-  bool IsJoin(int i) const { return is_join_[static_cast<size_t>(i - begin_)]; }
+  /// If layer i is a strata.join, the gradients of whose inputs are views of its output's: the
+  /// index of its strata.skip; else -1.
+  int SkipOf(int i) const { return skip_of_[static_cast<size_t>(i - begin_)]; }
 
  private:
   int New(int64_t bytes);
@@ -68,9 +68,13 @@ class StageTensors {
   std::vector<int> crossing_;
   std::vector<size_t> first_;  ///< per place: its first entry in `crossing_`
   std::vector<int64_t> passing_;
-  std::vector<char> is_join_;
+  std::vector<int> skip_of_;
   // While Walk() runs:
-  std::vector<std::pair<int, Memories>> open_;  ///< joins to come, and the values for them
+  struct Open {
+    ConnectionCost connection;
+    Memories value;
+  };
+  std::vector<Open> open_;
 };
 
 }  // namespace strata

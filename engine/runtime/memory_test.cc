@@ -250,7 +250,7 @@ TEST_F(MemoryTest, ConnectionsAndSegmentsTakeWhatIsPredicted) {
     engine->TrainStep();
     const auto measured = static_cast<double>(engine->TrainStep().peak_memory);
     engine->Close();
-    EXPECT_NEAR(planned / measured, 1, 0.1)
+    EXPECT_NEAR(planned / measured, 1, 0.05)
         << recompute.ToJson() << ": planned " << planned / 0x1p20 << " MiB, measured "
         << measured / 0x1p20;
   }
