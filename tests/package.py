@@ -88,6 +88,8 @@ def wheel(strata):
     trains(strata, binary)
     run(strata, binary, "new", "mine", "--template=language")
     require(re.search("test loss", run(strata, binary, "train", "mine/train.lua", "--steps=3")), "a test loss", "")
+    missing = run(strata, strata.path("venv/bin/python"), "-m", "strata.follow", "log", "--to=mlflow", "--once", code=1)
+    require("No such file" in missing, "a log that is missing", missing)
     require(os.path.exists(strata.path("venv/share/man/man1/strata.1")), "a manual page", os.listdir(strata.path("venv")))
     with zipfile.ZipFile(wheel_of(strata)) as file:
         names = file.namelist()

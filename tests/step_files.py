@@ -292,5 +292,27 @@ def schema(strata):
     require(json.loads(json.dumps(records)) == records, "plain JSON", records)
 
 
+def ends(strata):
+    """The log's last line, after whichever end, and none of it once the training has been resumed."""
+    def ended(how):
+        records = program.records(strata.path("log.jsonl"))
+        found = [record["end"] for record in records if "end" in record]
+        require(found == [how] and records[-1]["end"] == how, how, records[-1])
+        return [record["run"] for record in records if "run" in record]
+
+    job = strata.start("train", "digits.lua", "--steps=100000", "--print_every=1", *FLAGS)
+    job.wait_for_steps()
+    job.process.terminate()
+    job.end()
+    ended("stopped")
+    done = program.steps(strata.path("log.jsonl"))[-1]["step"] + 1
+    train(strata, done + 2, "--resume")
+    runs = ended("done")
+    require([run["steps"] for run in runs] == [100000, done + 2], "two runs", runs)
+    require((runs[1]["ranks"], runs[1]["plan"]["pipe"], runs[1]["job"]["seed"]) == (2, 2, 1234), "the job", runs[1])
+    strata.run("train", "digits.lua", "--optimizer.lr=1e38", "--steps=9", "--log=log.jsonl", code=1)
+    ended("failed")
+
+
 if __name__ == "__main__":
     program.main(globals())

@@ -167,7 +167,7 @@ def wheel(version, tree, files):
     info = "strata-%s.dist-info" % version
     module = next(os.path.dirname(path) for path in files if path.endswith("python/__main__.py"))
     entries = {"strata/" + path: entry for path, entry in tree.items() if not path.startswith("share/man/")}
-    for name in ("__init__.py", "__main__.py"):
+    for name in ("__init__.py", "__main__.py", "follow.py"):
         text = read(os.path.join(module, name)).replace(b"@VERSION@", version.encode())
         entries["strata/" + name] = (text, False)
     page = tree["share/man/man1/strata.1"]

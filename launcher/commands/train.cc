@@ -115,6 +115,16 @@ Outcome TrainWithRestarts(const Placement& placement, const Command& command,
   }
 }
 
+/// The log's word for an end with this exit code.
+const char* EndOf(int exit_code) {
+  if (exit_code == 0) return "done";
+  constexpr int kSignalled = 128;
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    if (exit_code == kSignalled + signal) return "stopped";
+  }
+  return "failed";
+}
+
 int Run(const Command& command, const std::vector<std::string>& arguments) {
   const Value own = ParseScriptArguments(command, arguments).flags.own();
   CheckOutputs(own);  // outputs that the job names are checked by rank 0's starter
@@ -127,7 +137,9 @@ int Run(const Command& command, const std::vector<std::string>& arguments) {
   TrainReport report(terminal, own["print_every"].as_int());
   if (placement.is_part()) report.set_ranks(placement.world_size);
   report.set_hosts(HostNames(placement.hosts));
-  return Shown(terminal, TrainWithRestarts(placement, command, arguments, own, report, terminal));
+  const Outcome outcome = TrainWithRestarts(placement, command, arguments, own, report, terminal);
+  report.OnEnd(EndOf(outcome.exit_code));
+  return Shown(terminal, outcome);
 }
 
 FieldTable TrainFlags() {

@@ -17,6 +17,7 @@
 #include "launcher/report/pictures.h"
 #include "launcher/report/plan_report.h"
 #include "launcher/report/train_report.h"
+#include "launcher/version.h"
 #include "lua/host/measure.h"
 
 namespace strata::launcher {
@@ -135,6 +136,22 @@ std::string FolderOf(const Job& job) {
   return folder.empty() ? "." : folder;
 }
 
+/// The training as the log describes it: how it is placed, and the keys of its job. What may be
+/// long, the layers and given costs, is left out.
+Value RunValue(const Job& job, const Plan& plan, const std::string& schedule) {
+  Value keys = job.ToValue(), placed;
+  for (const char* key : {"layers", "costs", "links"}) keys.Erase(key);
+  for (const std::string_view axis : {kPipeAxis, kDataAxis, kModelAxis}) {
+    if (plan.topology.Has(axis)) placed.Set(axis, plan.topology.Size(axis));
+  }
+  placed.Set("schedule", schedule).Set("micro_batches", plan.batch.micro_batches);
+  return Value::MakeMap({{"name", job.name},
+                         {"program", kVersion},
+                         {"ranks", plan.topology.world_size()},
+                         {"plan", placed},
+                         {"job", keys}});
+}
+
 /// The tokens of a sample, if samples are rows of tokens; else 0.
 int64_t TokensPerSample(const Plan& plan) {
   const TensorSpec& input = plan.stages.front().input.front();
@@ -174,7 +191,8 @@ void TrainingJob::OnPlan(const Job& job, const Plan& plan, Script& script, int p
                                .takes_weights = !job.weights.from.empty(),
                                .tokens_per_sample = TokensPerSample(plan),
                                .sample_flops = FlopsOfSample(plan, forecast.step),
-                               .peak_flops = PeakFlops(plan, forecast.step.costs)}));
+                               .peak_flops = PeakFlops(plan, forecast.step.costs),
+                               .run = RunValue(job, plan, forecast.step.program.name)}));
 }
 
 void TrainingJob::Work(const Job& job, Engine& engine, Script& script, int rank,

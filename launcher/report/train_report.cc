@@ -81,7 +81,8 @@ Value HeaderMessage(const std::string& text, int ranks, const JobFacts& facts) {
                          {"takes_weights", facts.takes_weights},
                          {"tokens_per_sample", facts.tokens_per_sample},
                          {"sample_flops", facts.sample_flops},
-                         {"peak_flops", facts.peak_flops}});
+                         {"peak_flops", facts.peak_flops},
+                         {"run", facts.run}});
 }
 
 Value StartMessage(int64_t steps, const StartReport& start) {
@@ -194,6 +195,7 @@ void TrainReport::OnHeader(const Value& message) {
   if (!std::exchange(has_begun_, true)) saves_.Begin(message["save_dir"].as_string());
   folder_ = message["folder"].as_string();
   takes_weights_ |= message["takes_weights"].as_bool();
+  run_ = message["run"];
   log_.reset();
   const std::string& log = message["log"].as_string();
   // The old content stays until the ranks have found no error, so that a refused training does not
@@ -213,10 +215,12 @@ void TrainReport::OnStart(const Value& message) {
   const auto comes_again = [&](std::string_view line) {
     const Value record = Value::FromJson(line);
     if (ComesAgain(record, place)) return true;
-    kept = record["step"].as_int();
+    if (!record.Has("run")) kept = record["step"].as_int();
     return false;
   };
   if (log_) goes_on_ ? log_->CutFrom(comes_again) : log_->Clear();
+  LogRun();
+  has_started_ = true;
   const std::string& from = message["from"].as_string();
   if (!from.empty()) {
     terminal_.Line(first_ > 0 ? Str("goes on after step ", first_, " of ", from)
@@ -416,6 +420,17 @@ std::string TrainReport::StepOfAll(int64_t done) const {
   const std::string all = std::to_string(steps_), now = std::to_string(done);
   const size_t padding = all.size() > now.size() ? all.size() - now.size() : 0;
   return Str("step ", std::string(padding, ' '), now, "/", all);
+}
+
+/// Says in the log what trains from here on.
+void TrainReport::LogRun() {
+  Value run = run_;
+  run.Set("began", began_).Set("steps", steps_);
+  Log(Value::MakeMap({{"step", first_}, {"run", run}}));
+}
+
+void TrainReport::OnEnd(const std::string& how) {
+  if (has_started_) Log(Value::MakeMap({{"step", done_}, {"end", how}}));
 }
 
 void TrainReport::Log(const Value& record) {

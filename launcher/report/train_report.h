@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <optional>
 #include <string>
@@ -46,6 +47,7 @@ struct JobFacts {
   double sample_flops = 0;        ///< floating-point operations to train on one sample
   /// Operations per second of all ranks at the fastest layer's pace; 0 = unknown.
   double peak_flops = 0;
+  Value run = {};  ///< the job and its plan, for the log
 };
 /// Sent by each machine's starter. `goes_on`: the training and its files continue another's.
 Value JobMessage(bool goes_on);
@@ -99,6 +101,9 @@ class TrainReport : public JobListener {
   /// The folder for files about the job; "" = there is none.
   const std::string& folder() const { return folder_; }
 
+  /// Ends the log. `how`: "done", "stopped" or "failed". Throws WorldError as OnMessage() does.
+  void OnEnd(const std::string& how);
+
   /// Throws WorldError if the log cannot be written.
   void OnMessage(int rank, const Value& message) override;
   void OnOutput(int rank, bool is_error, std::string_view line) override;
@@ -129,6 +134,7 @@ class TrainReport : public JobListener {
   double SecondsLeft() const;
   std::string PrefixOf(int rank) const;
   std::string StepOfAll(int64_t done) const;
+  void LogRun();
   void Log(const Value& record);
 
   Terminal& terminal_;
@@ -136,6 +142,7 @@ class TrainReport : public JobListener {
   const std::function<double()> now_;
   int heard_rank_ = kStarter;  // the last one whose line about progress was shown, and when
   double heard_at_ = 0;
+  const int64_t began_ = std::time(nullptr);
   int ranks_ = 1;
   std::vector<std::string> hosts_;
   int64_t steps_ = 0;
@@ -149,7 +156,9 @@ class TrainReport : public JobListener {
   NewSaves saves_;
   std::string folder_;
   std::optional<LineLog> log_;
-  bool goes_on_ = false;  // the log continues another training's
+  Value run_;                 // the log's record of this run, without what only rank 0 knows
+  bool has_started_ = false;  // some run did; until then the log holds another training's lines
+  bool goes_on_ = false;      // the log continues another training's
 
   double seconds_ = 0;  // of all steps
   // Sums since the last line:

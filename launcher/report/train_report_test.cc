@@ -397,10 +397,11 @@ TEST_F(LogTest, HoldsEveryStepAndEvaluationAtOnce) {
   training.TakeAll(3);
   training.Eval(3, false);
   const std::vector<std::string> lines = Split(Read(), '\n');
-  ASSERT_EQ(lines.size(), 5u);  // the last element is empty, after the last newline
-  EXPECT_EQ(Value::FromJson(lines[0])["step"], Value(0));
-  EXPECT_EQ(Value::FromJson(lines[2])["step"], Value(2));
-  EXPECT_EQ(Value::FromJson(lines[3])["accuracy"], Value(0.9777));
+  ASSERT_EQ(lines.size(), 6u);  // the last element is empty, after the last newline
+  EXPECT_EQ(Value::FromJson(lines[0])["run"]["steps"], Value(100));
+  EXPECT_EQ(Value::FromJson(lines[1])["step"], Value(0));
+  EXPECT_EQ(Value::FromJson(lines[3])["step"], Value(2));
+  EXPECT_EQ(Value::FromJson(lines[4])["accuracy"], Value(0.9777));
 }
 
 TEST_F(LogTest, StaysWhereTheTrainingIsRefused) {
@@ -408,9 +409,10 @@ TEST_F(LogTest, StaysWhereTheTrainingIsRefused) {
   std::ofstream(path) << "an old log\n";
   TrainReport report(captured.terminal(), 0);
   report.OnMessage(JobListener::kStarter, HeaderMessage("", 1, {.log = path}));
+  report.OnEnd("failed");
   EXPECT_EQ(Read(), "an old log\n");
   report.OnMessage(0, StartMessage(9, {}));
-  EXPECT_EQ(Read(), "");
+  EXPECT_THAT(Read(), StartsWith("{\"step\":0,\"run\":{"));
 }
 
 /// Starts a training with a log that continues another one as `start` says.
@@ -428,6 +430,7 @@ TEST_F(LogTest, GoesOnWithTheTrainingAndHasNoStepTwice) {
     training.Eval(2, false);
     training.report.OnMessage(0, SamplesMessage(SamplesRecord(2, {"Once"}), ""));
     for (const int step : {2, 3}) training.Take(Step(step));
+    training.report.OnEnd("stopped");
     std::ofstream(path, std::ios::app) << "{\"step\":4,\"lo";
     TrainReport report(captured.terminal(), 0);
     GoOn(report, path, {.step = 2, .owes_evaluation = owes, .owes_samples = true});
@@ -435,10 +438,14 @@ TEST_F(LogTest, GoesOnWithTheTrainingAndHasNoStepTwice) {
     std::vector<std::string> held;
     for (const std::string& line : Split(Trim(Read()), '\n')) {
       const Value record = Value::FromJson(line);
-      held.push_back(Str(record["step"].as_int(), record.Has("test_loss") ? " test" : "",
-                         record.Has("texts") ? " texts" : ""));
+      std::string text = std::to_string(record["step"].as_int());
+      for (const char* kind : {"run", "test_loss", "texts", "end"}) {
+        if (record.Has(kind)) text += Str(" ", kind);
+      }
+      held.push_back(text);
     }
-    const std::vector<std::string> all = {"0", "1", "1 test", "2"}, without = {"0", "1", "2"};
+    const std::vector<std::string> all = {"0 run", "0", "1", "1 test_loss", "2 run", "2"},
+                                   without = {"0 run", "0", "1", "2 run", "2"};
     EXPECT_EQ(held, owes ? without : all);
   }
 }
@@ -452,7 +459,20 @@ TEST_F(LogTest, KeepsTheSamplesOfATrainingThatHasStopped) {
   const std::string before = Read();
   TrainReport report(captured.terminal(), 0);
   GoOn(report, path, {.step = 2, .why_over = "stopped"});
-  EXPECT_EQ(Read(), before);
+  EXPECT_THAT(Read(), StartsWith(before));
+  EXPECT_THAT(Read().substr(before.size()), StartsWith("{\"step\":2,\"run\":"));
+}
+
+TEST_F(LogTest, SaysHowATrainingEndsAndGoesOnWithoutThat) {
+  CapturedTerminal captured;
+  Training training(captured.terminal(), 2, 1, path);
+  training.TakeAll(2);
+  training.report.OnEnd("done");
+  const std::string end = "{\"step\":2,\"end\":\"done\",\"version\":1}\n";
+  EXPECT_THAT(Read(), EndsWith(end));
+  TrainReport report(captured.terminal(), 0);
+  GoOn(report, path, {.step = 2});
+  EXPECT_THAT(Read(), Not(HasSubstr("\"end\"")));
 }
 
 TEST_F(LogTest, WhatItLacksIsTold) {
@@ -471,6 +491,14 @@ TEST_F(LogTest, WhatItLacksIsTold) {
   EXPECT_EQ(told(3), "");
   EXPECT_EQ(told(4), "the log lacks step 3\n");
   EXPECT_EQ(told(7), "the log lacks steps 3 to 6\n");
+  const auto lost = [&](int64_t done) {  // a run that was killed before its first record
+    CapturedTerminal captured;
+    TrainReport report(captured.terminal(), 0);
+    GoOn(report, path, {.step = done});
+    return captured.Text();
+  };
+  lost(5);
+  EXPECT_THAT(lost(6), HasSubstr("the log lacks steps 3 to 5\n"));
   std::ofstream(path).close();
   CapturedTerminal captured;
   TrainReport report(captured.terminal(), 0);
@@ -483,7 +511,8 @@ TEST_F(LogTest, NothingIsWrittenOnceFilesStop) {
   training.Take(Step(0));
   training.report.StopFiles();
   training.Take(Step(1));
-  EXPECT_EQ(Split(Trim(Read()), '\n').size(), 1u);
+  training.report.OnEnd("failed");
+  EXPECT_EQ(Split(Trim(Read()), '\n').size(), 2u);
   EXPECT_THAT(training.Text(), HasSubstr("step 2/9"));
 }
 
@@ -497,7 +526,7 @@ TEST_F(LogTest, OneReportHearsAllRunsOfAJob) {
   GoOn(report, path, {.step = 1});
   report.OnMessage(0, StepMessage(StepRecord(Step(1), 0)));
   EXPECT_EQ(report.furthest(), 3);
-  EXPECT_EQ(Split(Trim(Read()), '\n').size(), 2u);
+  EXPECT_EQ(Split(Trim(Read()), '\n').size(), 4u);
 }
 
 TEST_F(LogTest, AJobGoesOnFromWhatItHasSaved) {
@@ -521,8 +550,7 @@ TEST_F(LogTest, AFileThatCannotBeMadeIsAnError) {
 }
 
 TEST_F(LogTest, AFullDiskIsAnErrorThatNamesTheFile) {
-  CapturedTraining training(1, 1, "/dev/full");
-  EXPECT_THAT(ErrorOf([&] { training.TakeAll(1); }),
+  EXPECT_THAT(ErrorOf([&] { CapturedTraining(1, 1, "/dev/full"); }),
               "cannot write to the log /dev/full: No space left on device");
 }
 

@@ -1,3 +1,3 @@
-"""Strata: the program `strata`, its engine, models and documents. There is nothing to import."""
+"""Strata: the program `strata`, its engine, models and documents. strata.follow sends logs on."""
 
 __version__ = "@VERSION@"
