@@ -320,10 +320,11 @@ bool Stage::RunsInChunks(int m, const Tensors& x) const {
 
 /// Registers a hook that reports when the backward reaches the input of `layer`. Autograd runs the
 /// newest node that is ready; so when the gradient of the layer's input is there, all nodes of this
-/// layer and of later ones have run.
+/// layer and of later ones have run. That does not hold for an input of the stage that passes
+/// several layers: its node runs as soon as its gradient is there.
 void Stage::ReportPassing(const Tensors& x, int layer) {
   for (const at::Tensor& tensor : x) {
-    if (!tensor.requires_grad() || tensor.is_leaf()) continue;
+    if (!tensor.requires_grad() || tensor.is_leaf() || BeginsGraph(tensor)) continue;
     tensor.register_hook([this, layer](const at::Tensor&) {
       if (passed_) (*passed_)(layer);
     });
