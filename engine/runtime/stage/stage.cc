@@ -129,7 +129,8 @@ Tensors TakeGradients(const Tensors& inputs) {
 }  // namespace
 
 Stage::Stage(StageParts parts, const GroupOf& group_of)
-    : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device, parts_.types) {
+    : parts_(std::move(parts)),
+      parameters_(parts_.layers, group_of, parts_.device, parts_.types, parts_.block_bytes) {
   parts_.reserved = nullptr;
   if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
   if (!parts_.device.is_cpu() && (is_first() || is_last())) copies_.emplace(parts_.device);
