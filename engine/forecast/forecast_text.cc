@@ -7,7 +7,9 @@
 namespace strata {
 namespace {
 
-/// Says on which ranks zero = 2 saves nothing, because at the highest all gradients exist together.
+/// Says on which ranks all gradients exist together at the highest, in spite of zero = 2. It may
+/// still save what other moments need more, as in gpipe, whose activations shrink as gradients
+/// come.
 std::string UnsavedText(const std::vector<RankMemory>& ranks) {
   std::vector<std::string> unsaved;
   for (const RankMemory& rank : ranks) {
@@ -16,8 +18,9 @@ std::string UnsavedText(const std::vector<RankMemory>& ranks) {
     if (whole > 0 && rank.gradients >= whole) unsaved.push_back(Str(rank.rank));
   }
   if (unsaved.empty()) return "";
-  return Str("zero = 2 saves nothing over zero = 1 on ", unsaved.size() == 1 ? "rank " : "ranks ",
-             Join(unsaved, ", "), ": each replica adds up its micro-batches before the replicas ",
+  return Str("zero = 2 saves little or nothing over zero = 1 on ",
+             unsaved.size() == 1 ? "rank " : "ranks ", Join(unsaved, ", "),
+             ": each replica adds up its micro-batches before the replicas ",
              "are added, so that bits are those of zero = 0, and meanwhile all gradients exist; ",
              "one micro-batch a step avoids that, or schedule = \"looped_bfs\" with several ",
              "stages_per_rank\n");
