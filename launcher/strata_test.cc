@@ -131,7 +131,7 @@ TEST(TrainTest, WrongFlagsNameTheNearest) {
   EXPECT_THAT(ended.text, AllOf(StartsWith("strata: "), HasSubstr("steps")));
   EXPECT_THAT(Strata({"train", kTiny, "--widht=3"}).text, HasSubstr("width"));
   EXPECT_THAT(Strata({"train", kTiny, "--nprok=3"}).text, HasSubstr("nproc"));
-  EXPECT_THAT(Strata({"train", kTiny, "--zero=2"}).text, HasSubstr("expected 0 or 1"));
+  EXPECT_THAT(Strata({"train", kTiny, "--zero=3"}).text, HasSubstr("expected 0, 1 or 2"));
   EXPECT_THAT(Strata({"train", "nothing.lua"}).text, HasSubstr("nothing.lua"));
 }
 

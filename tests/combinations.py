@@ -202,7 +202,7 @@ def case(number):
                                   '{ "adam" }'],
                                  ['{ "sgdd" }', '{ "sgd", lr = -1 }', '{ "adamw", betas = {1, 2} }',
                                   '{ "sgd", groups = {{layers = {99}, lr = 1}} }']),
-        "zero": chance.pick([0, 0, 1], [2, 3, 4]),
+        "zero": chance.pick([0, 1, 2], [3, 4]),
         "clip": chance.pick(["nil", 1.0], [0, -1]),
         "recompute": chance.pick(["false", '"auto", memory = "150KB"', "true", "{ every = 2 }"],
                                  ["{ every = 0 }", '"automatic"', "{ 99 }", '{ "type:Nothing" }']),

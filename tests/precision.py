@@ -27,6 +27,7 @@ PLANS = [
     ("--pipe=2", "--stages_per_rank=2", "--schedule=zbv"),
     ("--pipe=2", "--stages_per_rank=2", "--schedule=interleaved_1f1b", "--transport=threads"),
     ("--pipe=2", "--data=2", "--zero=1"),
+    ("--pipe=1", "--data=2", "--zero=2"),
     ("--pipe=3", "--transport=gloo", "--schedule=zb_h1"),
     ("--pipe=4", "--transport=threads", "--schedule=zb_h2", "--recompute=true"),
     ("--pipe=4", "--transport=gloo", "--schedule=1f1b"),
@@ -157,7 +158,7 @@ return strata.job {
 def own_types(strata):
     job = strata.write("job.lua", OWN_TYPES)
     plans = [("--pipe=3", "--schedule=zb_h1"), ("--pipe=2", "--recompute=every:2", "--transport=threads"),
-             ("--pipe=2", "--data=2", "--zero=1")]
+             ("--pipe=2", "--data=2", "--zero=2")]
     for precision, named in (("float32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16")):
         for plan in plans:
             strata.verifies(job, *plan, "--precision=" + precision, "--threads=1")

@@ -106,7 +106,7 @@ def grids(strata):
     whole = on_grid(2, 2, 2, "gloo", "--zero=1", "--save.dir=all", "--save.every=2", "--save.keep=0")
     for pipe, data, model, transport, zero in [
             (2, 2, 2, "gloo", 1), (2, 2, 2, "threads", 0), (1, 1, 1, "threads", 0),
-            (4, 1, 1, "gloo", 0), (1, 4, 1, "threads", 1), (1, 1, 4, "gloo", 0)]:
+            (4, 1, 1, "gloo", 0), (1, 4, 1, "threads", 2), (1, 1, 4, "gloo", 0)]:
         rest = on_grid(pipe, data, model, transport, "--zero=%d" % zero, "--resume=all/step-00000002")
         what = "grid (%d, %d, %d) over %s" % (pipe, data, model, transport)
         require(sorted(rest) == [2, 3], "two steps of the " + what, rest)

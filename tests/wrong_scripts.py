@@ -281,7 +281,7 @@ def wrong_flags(generator):
                  "--partition=0,5", "--partition=5", "--partition=a,b", "--batch.size=x",
                  "--micro_batches=0", "--optimizer.lr=fast", "--optimizer.lrr=1", "--optimizer=nosuch",
                  "--schedule=none", "--steps=1e99", "--steps=-5", "--seed=x", "--device=tpu",
-                 "--transport=smoke", "--width=wide", "--data=0", "--model=2", "--zero=2",
+                 "--transport=smoke", "--width=wide", "--data=0", "--model=2", "--zero=3",
                  "--parallel.pipes=2", "--nosuch", "---", "--=5", "--losses=maybe"]:
         yield Case("flag " + flag, flags=[flag], command="train")
     for name, raw, needles in [

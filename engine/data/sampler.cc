@@ -39,6 +39,10 @@ int64_t Sampler::micro_batches(int64_t step) const {
   return std::min(options_.micro_batches, CeilDiv(samples(step), options_.micro_batch_size));
 }
 
+bool Sampler::fills_all(int64_t step) const {
+  return samples(step) > StepSize() - options_.micro_batch_size;
+}
+
 void Sampler::LoadEpoch(int64_t epoch) {
   if (epoch == epoch_ || !options_.shuffle) return;
   order_ = SampleOrder::Shuffled(options_.samples, static_cast<uint64_t>(options_.seed) * 1000003 +

@@ -34,6 +34,8 @@ class Sampler {
   /// The number of micro-batches that `step` has on each replica: M, or fewer at the end of an
   /// epoch. In each of them at least one replica has samples; those of other replicas may be empty.
   int64_t micro_batches(int64_t step) const;
+  /// True if every micro-batch of every replica has a sample.
+  bool fills_all(int64_t step) const;
   /// The samples of micro-batch `m` of `replica` in `step`; empty past the end of the epoch.
   std::vector<int64_t> Indices(int64_t step, int replica, int64_t m);
   /// The number of samples in `step`, over all replicas.

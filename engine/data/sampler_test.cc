@@ -46,6 +46,8 @@ TEST(Sampler, GivesEverySampleOnceAnEpoch) {
         const int64_t step = epoch * sampler.steps_per_epoch() + s;
         const auto samples = Step(sampler, options, step);
         RC_ASSERT(static_cast<int64_t>(samples.size()) == sampler.samples(step));
+        const auto of_last = sampler.Indices(step, options.replicas - 1, options.micro_batches - 1);
+        RC_ASSERT(sampler.fills_all(step) == !of_last.empty());
         seen.insert(seen.end(), samples.begin(), samples.end());
       }
       std::sort(seen.begin(), seen.end());

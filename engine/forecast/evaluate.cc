@@ -120,7 +120,7 @@ StepEvaluation Evaluator::Of(const Placed& placed) const {
   AddTraffic(program_, placed, evaluation);
   for (int r = 0; r < program_.ranks(); ++r) {
     RankMemory& memory = evaluation.ranks[r].memory;
-    memory = placed.lasting[r].With(peaks_.Of(r, placed.stages));
+    memory = peaks_.Of(placed.lasting[r], placed.stages);
     evaluation.memory = std::max(evaluation.memory, memory.total());
   }
   return evaluation;

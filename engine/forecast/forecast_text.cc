@@ -5,6 +5,29 @@
 #include "engine/base/text.h"
 
 namespace strata {
+namespace {
+
+/// Says on which ranks all gradients exist together at the highest, in spite of zero = 2. It may
+/// still save what other moments need more, as in gpipe, whose activations shrink as gradients
+/// come.
+std::string UnsavedText(const std::vector<RankMemory>& ranks) {
+  std::vector<std::string> unsaved;
+  for (const RankMemory& rank : ranks) {
+    int64_t whole = 0;
+    for (const LateGradients& late : rank.late) whole += late.whole;
+    if (whole > 0 && rank.gradients >= whole) unsaved.push_back(Str(rank.rank));
+  }
+  if (unsaved.empty()) return "";
+  return Str("zero = 2 saves little or nothing over zero = 1 on ",
+             unsaved.size() == 1 ? "rank " : "ranks ", Join(unsaved, ", "),
+             ": each replica adds up its micro-batches before the replicas ",
+             "are added, so that bits are those of zero = 0, and meanwhile all gradients exist; ",
+             "one micro-batch a step avoids that, or schedule = \"looped_bfs\" with several ",
+             "stages_per_rank\n");
+}
+
+}  // namespace
+
 std::string ForecastText(const StepForecast& forecast) {
   const int slowest = forecast.slowest_stage();
   return Str("predicted: step ", FormatSeconds(forecast.step()), ", bubble ",
@@ -49,7 +72,7 @@ std::string MemoryText(const std::vector<RankMemory>& ranks) {
     table.Add(row);
   }
   return Str(table.Render(), "tensors of each rank of the pipe axis at the highest; ",
-             "LibTorch itself is not in it\n");
+             "LibTorch itself is not in it\n", UnsavedText(ranks));
 }
 
 Value MemoryValue(const std::vector<RankMemory>& ranks) {

@@ -13,10 +13,24 @@
 
 namespace strata {
 
+/// The gradients of a stage that exist for a part of a step only (zero = 2, as
+/// engine/runtime/update/gradient_reducer.h says), in bytes.
+struct LateGradients {
+  int stage = 0;
+  int64_t whole = 0;  ///< from the stage's first backward to its last one
+  int64_t share = 0;  ///< this rank's share, from then on
+  int64_t first = 0;  ///< when a stage's first pass begins
+  /// If that pass is also its last one: the most, less the activations that are freed before.
+  int64_t only = 0;
+  int64_t in_forward =
+      0;  ///< the part of `whole` that begins with the first forward (chunked head)
+};
+
 /// The peak of a rank's program row, without what lives from step to step.
 struct RowPeak {
   int64_t activations = 0;  ///< kept for backwards
   int64_t buffers = 0;      ///< messages in flight, gradients of activations, scratch
+  int64_t gradients = 0;    ///< LateGradients
 };
 
 /// Bytes of the tensors of one rank at the moment of the step when they are most, with what the
@@ -26,19 +40,21 @@ struct RankMemory {
   int rank = 0;         ///< on the pipe axis
   int64_t weights = 0;  ///< values, including frozen ones and buffers such as BatchNorm's
   int64_t gradients = 0;
-  int64_t optimizer = 0;    ///< the optimizer state; with ZeRO-1 this rank's share
+  int64_t optimizer = 0;    ///< the optimizer state; with ZeRO this rank's share
   int64_t activations = 0;  ///< kept for backwards
   int64_t buffers = 0;      ///< messages in flight, gradients of activations, scratch
   int64_t texts = 0;        ///< keys and values of job.eval.samples, held between two steps
+  std::vector<LateGradients> late = {};  ///< of the rank's stages; empty unless zero = 2
 
   int64_t total() const {
     return weights + gradients + optimizer + std::max(activations + buffers, texts);
   }
-  /// The memory of a rank that holds this from step to step, and whose row has such a peak.
+  /// REQUIRES: this is what a rank holds from step to step. Adds the peak of its row.
   RankMemory With(const RowPeak& peak) const {
     RankMemory memory = *this;
     memory.activations = peak.activations;
     memory.buffers = peak.buffers;
+    memory.gradients += peak.gradients;
     return memory;
   }
 };
@@ -50,8 +66,9 @@ class RowPeaks {
   explicit RowPeaks(const schedule::Program& program);
   RowPeaks(const RowPeaks&) = delete;
 
-  /// `stages`: the costs of all stages; only those on the rank matter.
-  RowPeak Of(int rank, const std::vector<StageCost>& stages) const;
+  /// The memory of a rank that holds `lasting` from step to step. `stages`: the costs of all
+  /// stages; only those on the rank matter.
+  RankMemory Of(const RankMemory& lasting, const std::vector<StageCost>& stages) const;
 
  private:
   const schedule::Program& program_;

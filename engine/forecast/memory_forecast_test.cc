@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "engine/base/size_class.h"
+#include "engine/cost/gradient_blocks.h"
+#include "engine/forecast/forecast_text.h"
 #include "engine/forecast/planned_program.h"
 #include "engine/plan/plan_testing.h"
 #include "engine/schedule/lifetimes.h"
@@ -45,6 +47,36 @@ TEST(ForecastMemoryTest, ZeroOneSharesTheMoments) {
   const int64_t whole = MemoryOf(job)[0].optimizer;
   job.zero = 1;
   EXPECT_NEAR(MemoryOf(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
+}
+
+/// The job's layers are one block of gradients unless blocks are small. Stages: 4 layers each.
+TEST(ForecastMemoryTest, ZeroTwoHasGradientsWhileTheyAreAddedUp) {
+  constexpr int64_t kLayer = 4 * (64 * 64 + 64);
+  const WithGradientBlocks blocks(kLayer);
+  Job job = AdamJob();
+  job.parallel.data = 4;
+  const auto gradients = [&](const char* schedule, int stages_per_rank, int64_t micro_batches) {
+    job.schedule.name = schedule;
+    job.stages_per_rank = stages_per_rank;
+    job.batch = {.micro_batches = micro_batches, .micro_batch_size = 1};
+    job.zero = 1;
+    const RankMemory whole = MemoryOf(job)[0];
+    job.zero = 2;
+    const RankMemory late = MemoryOf(job)[0];
+    EXPECT_EQ(late.optimizer, whole.optimizer);
+    EXPECT_EQ(late.weights, whole.weights);
+    EXPECT_LE(late.total(), whole.total());
+    const std::string text = MemoryText({late});
+    EXPECT_EQ(text.find("zero = 2 saves little or nothing over zero = 1 on rank 0: ") != text.npos,
+              late.gradients >= 4 * kLayer);
+    return late.gradients;
+  };
+  EXPECT_EQ(gradients("1f1b", 1, 4), 4 * kLayer);
+  // The share, one block that is summed, and one that fills up.
+  EXPECT_LE(gradients("1f1b", 1, 1), 3 * kLayer);
+  // Two stages of two layers: one is summed up, and the other's share is there.
+  EXPECT_EQ(gradients("looped_bfs", 2, 4), 2 * kLayer + kLayer / 2);
+  EXPECT_EQ(gradients("interleaved_1f1b", 2, 4), 4 * kLayer);
 }
 
 /// A group of all parameters with another optimizer than the job's.

@@ -159,7 +159,7 @@ Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step,
   profile.clear = each(step.clear, elements, costs.clear_seconds);
   profile.norm = each(step.norm, elements, costs.norm_seconds);
   profile.update =
-      each(step.update, job.zero == 1 ? elements / replicas : elements, costs.update_seconds);
+      each(step.update, job.zero > 0 ? elements / replicas : elements, costs.update_seconds);
   profile.input = costs.input_seconds;
   profile.target = costs.target_seconds;
   profile.link = costs.link;

@@ -103,7 +103,7 @@ schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& co
     AddCompute(stage, 1, result);
     AddMessage(s + 1 < stages.size() ? link.next : LinkRates(), stage, 1, result);
     const double own = static_cast<double>(stage.parameters);
-    const double owners = job.zero == 1 ? replicas : 1;
+    const double owners = job.zero > 0 ? replicas : 1;
     result.reduce.push_back(ReduceSeconds(stage, replicas, link.data, costs) +
                             own * costs.norm_seconds / owners);
     const double update = own * costs.update_seconds / owners;

@@ -954,10 +954,10 @@ TEST(Weights, ExceptNamesAllUsesOfATie) {
   EXPECT_EQ(error(2), "");
 }
 
-TEST(Zero, OnlyTheOptimizersStateIsSharded) {
+TEST(Zero, TheOptimizersStateAndGradientsAreSharded) {
   EXPECT_EQ(Build({}).zero, 0);
-  EXPECT_EQ(Build({{"zero", 1}}).zero, 1);
-  EXPECT_THAT(BuildError({{"zero", 2}}), HasSubstr("zero = 2: expected 0 or 1"));
+  for (const int zero : {1, 2}) EXPECT_EQ(Build({{"zero", zero}}).zero, zero);
+  EXPECT_THAT(BuildError({{"zero", 3}}), HasSubstr("zero = 3: expected 0, 1 or 2"));
   EXPECT_THAT(BuildError({{"zero", 3}}), HasSubstr("sharding parameters"));
 }
 

@@ -176,16 +176,16 @@ std::string ReadName(const JobKeys& keys) {
   return name.empty() ? std::filesystem::path(keys.path()).stem().string() : name;
 }
 
-/// Reads `zero`. Only 0 and 1 are possible: a stage accumulates its gradients over all
-/// micro-batches and needs its parameters for each of them, so both must stay whole.
+/// Reads `zero`. 3 is not possible: a stage needs its parameters for each of its micro-batches, so
+/// they stay whole.
 int ReadZero(const JobKeys& keys) {
   const auto zero = static_cast<int>(keys["zero"].as_int());
-  if (zero > 1) {
+  if (zero > 2) {
     keys.Refuse(Str("zero = ", zero,
-                    ": expected 0 or 1. A pipeline accumulates gradients over its ",
-                    "micro-batches, so sharding ", zero == 2 ? "gradients" : "parameters",
-                    " would cost a reduction or a gather for each of them; zero = 1 shards the ",
-                    "optimizer's state over the replicas"));
+                    ": expected 0, 1 or 2. A pipeline needs its parameters for each of its ",
+                    "micro-batches, so sharding parameters would cost a gather for each of them; ",
+                    "zero = 1 shards the optimizer's state over the replicas, and zero = 2 ",
+                    "their summed gradients, too"));
   }
   return zero;
 }
@@ -327,7 +327,9 @@ std::vector<JobKey> OptimizationKeys() {
                 .Above(0)
                 .Optional(),
             &Job::clip),
-      Bound(Field::Int("zero", "1 = each replica keeps its share of the optimizer's state")
+      Bound(Field::Int("zero",
+                       "1 = each replica keeps its share of the optimizer's state; 2 = of the "
+                       "summed gradients, too")
                 .AtLeast(0)
                 .AtMost(3)
                 .Default(0),

@@ -195,8 +195,10 @@ OptionTable::Sees SeesAtOnce(const OptimizerSpec& optimizer) {
 
 void CheckWholeParameters(const Job& job) {
   if (SeesAtOnce(job.optimizer) == OptionTable::Sees::kElements) return;
-  const char* cuts = job.zero == 1 ? "zero = 1" : job.parallel.model > 1 ? "the model axis" : "";
-  if (*cuts == 0) return;
+  const std::string cuts = job.zero > 0             ? Str("zero = ", job.zero)
+                           : job.parallel.model > 1 ? "the model axis"
+                                                    : "";
+  if (cuts.empty()) return;
   throw ConfigError(Str("optimizer ", job.optimizer.type, ": its update needs whole parameters, ",
                         "which ", cuts, " cuts into shares; use zero = 0 and model = 1, or ",
                         "another optimizer"));

@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "engine/base/check.h"
+#include "engine/base/tensors/late_memory.h"
 
 namespace strata {
 
@@ -29,7 +30,12 @@ variable_list WeightNode::apply(variable_list&& grads) {
   const at::Tensor weight = weight_.unpack();
   const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
   if (task_should_compute_output(0)) result[0] = InputGradient(dy, x, weight);
-  sink_->Add(WeightGradient(dy, x.variable_data(), weight.variable_data()));
+  sink_->Add([add = WeightGradient(dy, x.variable_data(), weight.variable_data()),
+              dweight = weight_grad_, dbias = bias_grad_] {
+    NeedMemory(dweight);
+    NeedMemory(dbias);
+    add();
+  });
   return result;
 }
 

@@ -103,7 +103,7 @@ Lane MeasuredLane(const RankTrace& rank, int64_t step, double zero) {
 }  // namespace
 
 std::vector<StageBytes> BytesOfStages(const Job& job, const Plan& plan, const ModelCosts& costs) {
-  const int sharers = job.zero == 1 ? std::max(1, plan.topology.Size(kDataAxis)) : 1;
+  const int sharers = job.zero > 0 ? std::max(1, plan.topology.Size(kDataAxis)) : 1;
   std::vector<StageBytes> bytes;
   for (const StageCost& stage : StageCosts(costs, plan)) {
     const double state = costs.state_bytes * static_cast<double>(stage.parameters) +

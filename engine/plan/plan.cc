@@ -267,7 +267,7 @@ std::vector<StageSetting> SettingsOf(const Job& job, const std::vector<StageSett
     setting.receives = s > 0 && stage_ranks[s - 1] != rank;
     setting.sends = s + 1 < stages && stage_ranks[s + 1] != rank;
     setting.micro_batches = micro_batches;
-    setting.owners = job.zero == 1 ? plan.topology.Size("data") : 1;
+    setting.owners = job.zero > 0 ? plan.topology.Size("data") : 1;
   }
   return settings;
 }

@@ -16,6 +16,7 @@
 #include "engine/checkpoint/testing.h"
 #include "engine/checkpoint/weights/low_rank_files.h"
 #include "engine/checkpoint/weights/write_weights.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/forecast/memory_forecast.h"
 #include "engine/forecast/planned_program.h"
 #include "engine/runtime/saves/resumable.h"
@@ -24,6 +25,8 @@
 
 namespace strata {
 namespace {
+
+const WithGradientBlocks kSmallBlocks(256);
 
 using ::testing::AllOf;
 using testing::FakeScript;
@@ -156,6 +159,7 @@ const std::vector<Kind>& Kinds() {
       {"recomputed_every", {{"recompute", MapOf({{"every", 2}})}}},
       {"replicas", {{"parallel", Pipe(2, 2)}}, {{"parallel", Pipe(1, 2)}}},
       {"zero1", {{"parallel", Pipe(2, 2)}, {"zero", 1}}, {{"parallel", Pipe(1, 2)}}},
+      {"zero2", {{"parallel", Pipe(2, 2)}, {"zero", 2}}, {{"parallel", Pipe(1, 2)}}},
       {"dropout", {{"parallel", Pipe(3)}, {"recompute", true}}, {{"adapt", dropout}}},
       {"train",
        {{"parallel", Pipe(2)}, {"schedule", "zb_h1"}},

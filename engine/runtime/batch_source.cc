@@ -129,8 +129,10 @@ class DatasetSource : public BatchSource {
     // If samples are padded, the shapes are known only once the samples are read.
     std::vector<TensorSpecs> inputs;
     if (!pads_) inputs = InputsOf(*dataset_, orders);
-    return std::make_unique<DatasetFeed>(origin_, most, std::ssize(orders), std::move(inputs),
-                                         *dataset_, reader_);
+    auto feed = std::make_unique<DatasetFeed>(origin_, most, std::ssize(orders), std::move(inputs),
+                                              *dataset_, reader_);
+    feed->set_even(sampler_.fills_all(run));
+    return feed;
   }
 
  private:
@@ -321,7 +323,9 @@ std::unique_ptr<BatchSource> OpenRankSource(const RankContext& rank, const DataS
 std::unique_ptr<Feed> FeedOf(const MicroBatches& batches, int replica, int replicas) {
   const std::vector<TensorSpecs> inputs = InputsOf(batches);
   const int64_t share = (static_cast<int64_t>(inputs.size()) + replicas - 1) / replicas;
-  return std::make_unique<GivenFeed>(batches, inputs, replica, share);
+  auto feed = std::make_unique<GivenFeed>(batches, inputs, replica, share);
+  feed->set_even(std::ssize(inputs) == share * replicas);
+  return feed;
 }
 
 }  // namespace strata

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 
 #include "engine/base/tensors/allocator.h"
+#include "engine/base/text.h"
 #include "engine/checkpoint/files/disk_log.h"
 #include "engine/checkpoint/save_folder.h"
 #include "engine/checkpoint/testing.h"
 #include "engine/comm/transports/thread_transport.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/forecast/memory_forecast.h"
 #include "engine/forecast/planned_program.h"
 #include "engine/layers/head_chunks.h"
@@ -253,6 +256,66 @@ TEST_F(MemoryTest, ConnectionsAndSegmentsTakeWhatIsPredicted) {
     EXPECT_NEAR(planned / measured, 1, 0.05)
         << recompute.ToJson() << ": planned " << planned / 0x1p20 << " MiB, measured "
         << measured / 0x1p20;
+  }
+}
+
+/// A language model whose parameters are most of its memory, in blocks of about a layer.
+TEST_F(MemoryTest, ShardsTakeWhatIsPredicted) {
+  constexpr int64_t kTokens = 16, kWords = 200, kDim = 64;
+  const WithGradientBlocks blocks(4 * 4 * kDim * kDim);
+  script_ = testing::ScriptOf([](int64_t i) {
+    const at::Tensor words = at::arange(2 * (kTokens + 1)).mul(97).add(i).remainder(kWords);
+    const at::Tensor texts = words.view({2, kTokens + 1});
+    return MicroBatch{{texts.narrow(1, 0, kTokens)}, {texts.narrow(1, 1, kTokens)}};
+  });
+  std::vector<LayerSpec> layers = {Make("Embedding", {kWords, kDim})};
+  for (int i = 0; i < 8; ++i) {
+    layers.push_back(Make("TransformerEncoderLayer", {kDim, 4, 4 * kDim, 0.0},
+                          {{"batch_first", true}, {"norm_first", true}, {"causal", true}}));
+  }
+  layers.push_back(Make("LayerNorm", {kDim}));
+  layers.push_back(Make("Linear", {kDim, kWords}));
+  struct {
+    const char* schedule;
+    int pipe, stages_per_rank, micro_batches;
+    bool saves;
+  } const cases[] = {
+      {"1f1b", 1, 1, 1, true},  {"1f1b", 2, 1, 1, true},       {"1f1b", 1, 1, 3, false},
+      {"1f1b", 2, 1, 4, false}, {"gpipe", 2, 1, 4, true},      {"zb_h1", 2, 1, 4, false},
+      {"zbv", 2, 2, 4, false},  {"looped_bfs", 2, 2, 4, true}, {"looped_bfs", 1, 4, 4, true},
+  };
+  for (const auto& c : cases) {
+    for (const int data : {2, 4}) {
+      int64_t before = 0;
+      for (const int zero : {0, 1, 2}) {
+        const Value::Map keys = {
+            {"input", MapOf({{"shape", Value::IntList({kTokens})}, {"dtype", "int64"}})},
+            {"parallel", MapOf({{"pipe", c.pipe}, {"data", data}})},
+            {"batch", MapOf({{"micro_batches", c.micro_batches}, {"micro_batch_size", 2}})},
+            {"data", MapOf({{"train", testing::Function(1)}})},
+            {"schedule", c.schedule},
+            {"stages_per_rank", c.stages_per_rank},
+            {"optimizer", "adamw"},
+            {"zero", zero},
+            {"steps", 8}};
+        const Job job =
+            testing::MakeJob(layers, Make("CrossEntropyLoss", {}, {{"class_dim", -1}}), keys);
+        const int64_t planned = LargestTotal(Planned(job, script_));
+        const auto engine = Start(job, script_);
+        engine->TrainStep();
+        const int64_t measured = engine->TrainStep().peak_memory;
+        engine->Close();
+        const std::string which =
+            Str(c.schedule, " ", c.pipe, "x", c.stages_per_rank, ", ", data, " replicas, ",
+                c.micro_batches, " micro-batches, zero = ", zero, ": ", measured);
+        std::cout << which << ", predicted " << planned << "\n";
+        EXPECT_NEAR(static_cast<double>(planned) / static_cast<double>(measured), 1, 0.05) << which;
+        if (zero == 2 && c.saves) {
+          EXPECT_LT(measured, 0.93 * static_cast<double>(before)) << which;
+        }
+        before = measured;
+      }
+    }
   }
 }
 

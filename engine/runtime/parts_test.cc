@@ -10,11 +10,14 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/testing.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/search/plan_job.h"
 
 namespace strata {
 namespace {
+
+const WithGradientBlocks kSmallBlocks(256);
 
 using ::testing::ElementsAre;
 using testing::FakeScript;
@@ -135,6 +138,7 @@ const std::vector<Kind>& Kinds() {
       {"recomputed_every", 2, {0, 2.1, 6}, {{"recompute", MapOf({{"every", 2}})}}},
       {"replicas", 2, {0, 2.1, 6}, {{"parallel", MapOf({{"pipe", 2}, {"data", 2}})}}},
       {"zero1", 2, {0, 2.1, 6}, {{"parallel", MapOf({{"pipe", 2}, {"data", 2}})}, {"zero", 1}}},
+      {"zero2", 2, {0, 2.1, 6}, {{"parallel", MapOf({{"pipe", 2}, {"data", 2}})}, {"zero", 2}}},
       {"frozen", 2, {0, 2.1, 6}, {{"freeze", Value::List{2, "first"}}}},
       {"groups",
        2,
@@ -177,6 +181,7 @@ const std::vector<Kind>& KindsOfContainers() {
       {"recomputed_every", 3, three, {{"recompute", MapOf({{"every", 1}})}}},
       {"replicas", 2, {0, 3.2, 7}, {{"parallel", replicas}}},
       {"zero1", 2, two, {{"parallel", replicas}, {"zero", 1}}},
+      {"zero2", 2, two, {{"parallel", replicas}, {"zero", 2}}},
       {"frozen", 2, two, {{"freeze", Value::List{"mlp"}}}},
       {"first_frozen", 2, two, {{"freeze", Value::List{0}}}},
       {"groups",

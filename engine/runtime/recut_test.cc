@@ -11,12 +11,15 @@
 #include "engine/checkpoint/testing.h"
 #include "engine/comm/testing.h"
 #include "engine/comm/transports/gloo.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/runtime/saves/move_state.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/search/plan_job.h"
 
 namespace strata {
 namespace {
+
+const WithGradientBlocks kSmallBlocks(256);
 
 using ::testing::ElementsAre;
 using testing::FakeScript;
@@ -133,6 +136,12 @@ const std::vector<Kind>& Kinds() {
       {"replicas", 2, 2, 2},
       {"zero1", 2, 2, 2, {{"zero", 1}, {"ema", 0.9}}},
       {"zero1_three_replicas", 2, 3, 2, {{"zero", 1}}},
+      {"zero2", 2, 2, 2, {{"zero", 2}, {"ema", 0.9}}},
+      {"zero2_two_stages_a_rank",
+       2,
+       2,
+       4,
+       {{"zero", 2}, {"schedule", "zbv"}, {"stages_per_rank", 2}}},
       {"muon", 3, 1, 3, {optimizer("muon", {{"groups", Value::List{others}}})}},
       {"adafactor", 2, 1, 2, {optimizer("adafactor")}},
       {"bf16", 2, 1, 2, {{"precision", "bf16"}}},
@@ -163,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(All, RecutTest, ::testing::ValuesIn(Kinds()),
 
 TEST(Recut, ChangesNoBitBetweenProcesses) {
   testing::ExpectAllWell(testing::RunProcesses(4, [](const RankPlace& place) {
-    const Job job = MakeJob(2, 2, {{"zero", 1}, {"ema", 0.9}});
+    const Job job = MakeJob(2, 2, {{"zero", 2}, {"ema", 0.9}});
     FakeScript script = Script();
     const Plan plan = PlanJob(job, {}, &script);
     const auto engine = MakeRankEngine(

@@ -64,12 +64,14 @@ std::vector<Variant> MoreStages(const Job& job, const PlanNeeds& now) {
 }
 
 std::vector<Variant> Sharding(const Job& job, const PlanNeeds& now) {
-  if (job.zero > 0) return {};
+  std::vector<Variant> variants;
   Job sharded = job;
-  sharded.zero = 1;
-  if (now.data > 1) return {{"--zero=1", sharded}};
-  sharded.parallel.data = 2;
-  return {{"--zero=1 --data=2", sharded}};
+  if (now.data == 1) sharded.parallel.data = 2;
+  const char* const data = now.data == 1 ? " --data=2" : "";
+  for (sharded.zero = job.zero + 1; sharded.zero <= 2; ++sharded.zero) {
+    variants.push_back({Str("--zero=", sharded.zero, data), sharded});
+  }
+  return variants;
 }
 
 constexpr Kind kKinds[] = {Recomputing, SmallerMicroBatches, MoreStages, Sharding};
@@ -154,7 +156,7 @@ std::vector<FitWay> WaysToFit(const Job& job, const PlanNeeds& now, int64_t limi
 
 std::string FitWaysText(const std::vector<FitWay>& ways) {
   if (ways.empty()) {
-    return "neither recomputation, smaller micro-batches, more stages nor zero = 1 makes it fit, "
+    return "neither recomputation, smaller micro-batches, more stages nor zero = 2 makes it fit, "
            "nor do all of them together\n";
   }
   TextTable table({"to make it fit, the cheapest first", "memory", "step", "ranks"});

@@ -17,13 +17,13 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 /// The needs of a job by simple numbers: 300 bytes of weights, gradients and optimizer, of which
-/// each stage has a share and ZeRO shards a third, and 100 bytes of activations a sample. Samples
-/// take 1 s, and 0.3 s more where all layers run forward again, which leaves a quarter of the
-/// activations. A choice of layers keeps as many as the memory allows.
+/// each stage has a share and ZeRO shards a third (zero = 2 two thirds), and 100 bytes of
+/// activations a sample. Samples take 1 s, and 0.3 s more where all layers run forward again, which
+/// leaves a quarter of the activations. A choice of layers keeps as many as the memory allows.
 std::optional<PlanNeeds> ByNumbers(const Job& job) {
   const Batch batch = ResolveBatch(job.batch);
   const int pipe = std::max(job.parallel.pipe, 1), data = std::max(job.parallel.data, 1);
-  const int64_t state = 200 + 100 / (job.zero ? data : 1);
+  const int64_t state = 100 + 100 / (job.zero == 2 ? data : 1) + 100 / (job.zero > 0 ? data : 1);
   const int64_t all = 100 * batch.micro_batch_size;
   int64_t kept = job.recompute.method == RecomputeSpec::Method::kEvery ? all / 4 : all;
   if (job.recompute.method == RecomputeSpec::Method::kAuto && job.memory > 0) {
@@ -85,6 +85,7 @@ TEST(WaysToFit, AreTheBestOfEachKind) {
         "--batch.micro_batches=16 --batch.micro_batch_size=1 --zero=1 --data=2",
         "--batch.micro_batches=16 --batch.micro_batch_size=1 --pipe=2"}},
       {JobOf(1, 2, 1), 360, {"--zero=1", "--recompute=every:1", "--pipe=2"}},
+      {JobOf(1, 2, 1), 310, {"--zero=2", "--pipe=2"}},
       // All of them together.
       {JobOf(1, 1, 4),
        70,

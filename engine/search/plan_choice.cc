@@ -288,7 +288,7 @@ class Chooser {
     const int replicas = uncut_plan_.plan().topology.Size(kDataAxis);
     return {.stage_ranks = stage_ranks,
             .micro_batches = extent_.micro_batches,
-            .owners = job_.zero == 1 ? static_cast<double>(replicas) : 1,
+            .owners = job_.zero > 0 ? static_cast<double>(replicas) : 1,
             .memory_weight = MemoryWeight(),
             .most = kMostRankCuts};
   }

@@ -157,7 +157,11 @@ class PlanSearch {
     if (is_gpipe && space_.schedules.empty()) return;
     for (Recompute recompute : {Recompute::kNone, Recompute::kLayers, Recompute::kStages}) {
       if (!Allows(space_.recompute, recompute)) continue;
-      for (int zero : space_.zero) variants_.push_back({schedule, v, recompute, zero});
+      for (int zero : space_.zero) {
+        // Candidates with zero = 1 that do not fit are tried with 2 (Simulate()).
+        if (zero == 2 && space_.zero.size() > 1) continue;
+        variants_.push_back({schedule, v, recompute, zero});
+      }
     }
   }
 
@@ -245,6 +249,17 @@ class PlanSearch {
     }
   }
 
+  /// The candidate with zero = 2 instead of 1 if that may be tried and may save memory. It saves
+  /// none where a rank accumulates all its gradients at once.
+  Candidate WithLateGradients(Candidate candidate) const {
+    const bool saves = candidate.micro_batches == 1 || candidate.stages_per_rank > 1;
+    if (saves && candidate.zero == 1 && !Excludes(space_.zero, 2)) candidate.zero = 2;
+    return candidate;
+  }
+  static bool Excludes(const std::vector<int>& values, int value) {
+    return std::ranges::find(values, value) == values.end();
+  }
+
   bool Fits(const Candidate& candidate) const {
     if (candidate.stages() > network_.layers()) return false;
     if (!space_.bounds.empty() &&
@@ -260,7 +275,7 @@ class PlanSearch {
   void AddVariant(Candidate candidate, double bound) {
     const auto table = TableOf(candidate);
     if (table == nullptr) return;
-    if (!HasRoom(MemoryAtLeast(candidate, *table, training_))) return;
+    if (!HasRoom(MemoryAtLeast(WithLateGradients(candidate), *table, training_))) return;
     Node node;
     node.level = Node::Level::kVariant;
     node.bound = std::max(bound, StepAtLeast(candidate, *table, training_, cluster_));
@@ -321,13 +336,12 @@ class PlanSearch {
       if (head && candidate.stages_per_rank > 1) continue;
       CutGoal goal = GoalOf(candidate, head);
       std::vector<int> bounds = UnlimitedCut(candidate, table, goal);
-      Candidate cut = candidate;
+      Candidate cut = WithLateGradients(candidate);
       cut.bounds = bounds;
       if (CutMemoryAtLeast(cut, table, training_, live) > capacity_) {
         goal.fits = [&](int stage, int begin, int end) {
           const StageCost& load = table.Of(begin, end);
-          const double bytes =
-              ModelBytes(candidate, load, training_) + live[stage] * load.kept_bytes;
+          const double bytes = ModelBytes(cut, load, training_) + live[stage] * load.kept_bytes;
           return bytes * candidate.stages_per_rank <= capacity_;
         };
         const auto limited = FindCut(table, goal);
@@ -366,18 +380,23 @@ class PlanSearch {
     std::optional<Evaluator> evaluator;  // of the program, which is the same for all cuts
     const auto simulate = [&](const Candidate& cut) {
       if (!evaluator) evaluator.emplace(ProgramOf(cut));
+      Candidate kept = cut;
       std::optional<StepEvaluation> forecast = Evaluated(cut, *table, *evaluator);
-      if (forecast && forecast->step <= limit_) Keep({cut, *std::move(forecast)});
+      if (!forecast) {
+        kept = WithLateGradients(cut);
+        if (kept.zero != cut.zero) forecast = Evaluated(kept, *table, *evaluator);
+      }
+      if (forecast && forecast->step <= limit_) Keep({kept, *std::move(forecast)});
     };
     if (!candidate.bounds.empty()) return simulate(candidate);
     const std::vector<int> live = LiveAtLeast(candidate);
     CutStep step(candidate, *table, training_, cluster_);
-    Candidate cut = candidate;
+    Candidate cut = candidate, late = WithLateGradients(candidate);
     partition::ForEachCut(network_.layers(), candidate.stages(),
                           [&](const std::vector<int>& bounds) {
                             if (step.AtLeast(bounds) >= limit_) return;
-                            cut.bounds = bounds;
-                            if (HasRoom(CutMemoryAtLeast(cut, *table, training_, live)))
+                            cut.bounds = late.bounds = bounds;
+                            if (HasRoom(CutMemoryAtLeast(late, *table, training_, live)))
                               simulate(cut);
                           });
   }

@@ -46,7 +46,7 @@ struct Space {
   std::vector<int64_t> micro_batches = {};
   std::vector<int64_t> micro_batch_sizes = {};
   std::vector<Recompute> recompute = {};
-  std::vector<int> zero = {0, 1};
+  std::vector<int> zero = {0, 1, 2};
   std::vector<int> bounds = {};  ///< the only cuts to try; empty: all cuts
   double below = 0;              ///< find only steps shorter than this, in seconds; 0: any
 };

@@ -45,7 +45,7 @@ Candidate AnyChoice(int layers) {
   }
   candidate.data = *rc::gen::element(1, 2, 4);
   candidate.model = *rc::gen::element(1, 2);
-  candidate.zero = *rc::gen::inRange(0, 2);
+  candidate.zero = *rc::gen::inRange(0, 3);
   candidate.recompute = *rc::gen::element(Recompute::kNone, Recompute::kLayers, Recompute::kStages);
   std::vector<int> inner(static_cast<size_t>(layers) - 1);
   for (size_t i = 0; i < inner.size(); ++i) inner[i] = static_cast<int>(i) + 1;

@@ -56,7 +56,7 @@ class RankChooser {
     for (size_t k = 0; k < ways.size(); ++k) {
       costs_[stages_[k]] = front(k)[ways[k]].cost;
     }
-    return lasting_.With(peaks_.Of(lasting_.rank, costs_));
+    return peaks_.Of(lasting_, costs_);
   }
   bool Fits(const FrontPlaces& ways) { return MemoryOf(ways).total() <= limit_; }
 

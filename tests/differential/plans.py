@@ -211,7 +211,7 @@ def plan(chance, count, replicas):
         "parallel": {"pipe": pipe, "data": replicas}, "schedule": chance.choice(TWO if two else ONE),
         "stages_per_rank": per_rank, "partition": chance.choice(["uniform", "parameters", cuts]),
         "recompute": chance.choice([False, False, True, {"every": 2}, sorted(chance.sample(range(count), 1))]),
-        "zero": chance.choice([0, 1]) if replicas > 1 else 0,
+        "zero": chance.choice([0, 1, 2]) if replicas > 1 else 0,
     }
 
 

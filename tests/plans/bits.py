@@ -163,7 +163,7 @@ def inside(strata):
     """A layer that is cut between its parts has the bits of the whole."""
     script = strata.write("inside.lua", INSIDE)
     for flags in [["--pipe=2", "--partition=0,2.1,5"], ["--pipe=3", "--partition=0,1.1,3.1,5", "--schedule=zb_h1"],
-                  ["--pipe=2", "--partition=0,2.1,5", "--data=2", "--zero=1"],
+                  ["--pipe=2", "--partition=0,2.1,5", "--data=2", "--zero=2"],
                   ["--pipe=2", "--stages_per_rank=2", "--schedule=zbv", "--partition=0,1.1,2,3.1,5", "--recompute=true"]]:
         for transport in "threads", "gloo":
             strata.verifies(script, "--transport=" + transport, *flags)

@@ -89,14 +89,19 @@ int64_t MeetingsIn(const Outcome& outcome, const std::string& action, int ranks)
 }
 
 TEST(OverlapTest, SumsOverReplicasBeginInTheLastBackward) {
-  for (const int zero : {0, 1}) {
+  for (const int zero : {0, 1, 2}) {
     Machine::Get().Reset();
     const Case c = {"large", "1f1b", 1, 2, 1, {{"zero", zero}}};
     const Outcome sums = Train(c, "shadow", "nccl");
-    const int calls = zero == 1 ? 2 : 1;  // of NCCL for a piece
+    const int calls = zero > 0 ? 2 : 1;  // of NCCL for a piece
     EXPECT_EQ(MeetingsIn(sums, "0B0", 2), 0);
-    EXPECT_EQ(MeetingsIn(sums, "0B1", 2), 2 * calls);
-    EXPECT_EQ(MeetingsIn(sums, "0REDUCE_GRAD", 2), calls);
+    if (zero == 2) {  // whose pieces end with parameters
+      EXPECT_GT(MeetingsIn(sums, "0B1", 2), 0);
+      EXPECT_GT(MeetingsIn(sums, "0REDUCE_GRAD", 2), 0);
+    } else {
+      EXPECT_EQ(MeetingsIn(sums, "0B1", 2), 2 * calls);
+      EXPECT_EQ(MeetingsIn(sums, "0REDUCE_GRAD", 2), calls);
+    }
     EXPECT_THAT(Machine::Get().reports(), IsEmpty());
   }
 }

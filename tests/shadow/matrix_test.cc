@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/layers/head_chunks.h"
 #include "engine/layers/kernels/avx512.h"
 #include "engine/schedule/generators/generators.h"
@@ -24,6 +25,7 @@ using ::testing::IsEmpty;
 using testing::MapOf;
 
 constexpr int kSteps = 2;  // that are counted
+const WithGradientBlocks kSmallBlocks(256);
 
 /// What the devices were asked for in the counted steps, by all ranks.
 struct Asked {
@@ -141,8 +143,11 @@ std::vector<Case> Few() {
       {"tied", "1f1b", 2, 2},
       {"tied", "gpipe", 3},
       {"skips", "1f1b", 3},
+      {"skips", "1f1b", 1, 2, 1, {{"zero", 2}}},
       {"dense", "1f1b", 2, 1, 1, {{"recompute", true}}},
       {"dense", "1f1b", 2, 2, 1, {{"zero", 1}}},
+      {"dense", "1f1b", 2, 2, 1, {{"zero", 2}}},
+      {"tied", "looped_bfs", 2, 2, 1, {{"zero", 2}, {"stages_per_rank", 2}}},
       {"dense", "1f1b", 1, 2, 1, {{"clip", 0.1}}},
       {"dense", "1f1b", 2, 2, 1, {{"precision", Half("bf16")}}},
       {"dense", "1f1b", 2, 1, 1, {{"precision", Half("fp16")}}},
@@ -184,7 +189,8 @@ std::vector<Case> Many() {
                {{"recompute", true}},
                {{"clip", 0.1}},
                {{"zero", 1}},
-               {{"zero", 1}, {"recompute", true}},
+               {{"zero", 2}},
+               {{"zero", 2}, {"recompute", true}},
                {{"precision", Half("bf16")}},
                {{"precision", Half("bf16", {{"params", "bf16"}})}},
                {{"precision", Half("fp16")}},
@@ -198,7 +204,7 @@ std::vector<Case> Many() {
       for (const int data : {1, 2}) cases.push_back({"tokens", schedule, pipe, data, 2});
     }
   }
-  cases.push_back({"tokens", "1f1b", 2, 2, 2, {{"zero", 1}}});
+  cases.push_back({"tokens", "1f1b", 2, 2, 2, {{"zero", 2}}});
   cases.push_back({"tokens", "1f1b", 2, 1, 2, {{"recompute", true}}});
   return cases;
 }

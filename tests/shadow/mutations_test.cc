@@ -234,6 +234,7 @@ const std::map<std::string, Case> kTrainings = {
     {"pipe", {"dense", "1f1b", 2}},
     {"data", {"dense", "1f1b", 1, 2}},
     {"zero", {"dense", "1f1b", 1, 2, 1, {{"zero", 1}}}},
+    {"late", {"large", "1f1b", 1, 2, 1, {{"zero", 2}}}},
     {"buckets", {"large", "1f1b", 1, 2}},
     {"state", {"images", "1f1b", 1, 2}},
     {"tied", {"tied", "1f1b", 2}},
@@ -325,6 +326,7 @@ no event behind gradients                     | data    | 1 | 0REDUCE_GRAD | rec
 no event behind a sum                         | data    | 0 | 0REDUCE_GRAD | record 1        | drop | no event between
 a bucket is summed before it is there         | buckets | 0 | 0B1          | wait 0          | drop | no event between
 a bucket is read before it is summed          | buckets | 1 | 0STEP        | wait 2          | drop | no event between
+a late block is summed before it is there     | late    | 0 | 0B1          | wait 0          | drop | no event between
 values are gathered before they are updated   | zero    | 0 | 0STEP        | wait 1          | drop | no event between
 values are read before they are gathered      | zero    | 1 | 0STEP        | wait 2          | drop | no event between
 statistics are averaged before they are there | state   | 1 | 0STEP        | wait 1          | drop | no event between

@@ -222,13 +222,13 @@ bool RankSaves::StartBeside(int64_t step, int64_t skipped) {
 }
 
 /// Selects the tensors that this rank writes. Replicas have equal state, so one of them writes it;
-/// with ZeRO-1 each writes its own part of the moments. The ranks of the model axis each write
+/// with ZeRO each writes its own part of the moments. The ranks of the model axis each write
 /// their parts of divided tensors; one of them writes the others. Of tied tensors only the first
 /// use is written.
 std::vector<StateTensor> RankSaves::OwnState() const { return OwnTensors(/*of_base=*/false); }
 
 std::vector<StateTensor> RankSaves::OwnTensors(bool of_base) const {
-  const bool shares_moments = context_.job.zero == 1 && context_.replicas > 1;
+  const bool shares_moments = context_.job.zero > 0 && context_.replicas > 1;
   std::vector<StateTensor> state = State();
   std::erase_if(state, [&](const StateTensor& tensor) {
     const bool own_part = shares_moments && tensor.kind == TensorKind::kMoment;

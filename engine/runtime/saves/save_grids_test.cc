@@ -13,12 +13,15 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/testing.h"
 #include "engine/checkpoint/weights/convert_elements.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/job/data_source.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/testing_job.h"
 
 namespace strata {
 namespace {
+
+const WithGradientBlocks kSmallBlocks(256);
 
 using ::testing::ElementsAre;
 using testing::FakeScript;
@@ -35,7 +38,7 @@ struct Grid {
 };
 
 std::string ToString(const Grid& grid) {
-  return Str(grid.pipe, "_", grid.data, "_", grid.model, grid.zero ? "_zero1" : "");
+  return Str(grid.pipe, "_", grid.data, "_", grid.model, grid.zero ? Str("_zero", grid.zero) : "");
 }
 
 void PrintTo(const Grid& grid, std::ostream* out) { *out << ToString(grid); }
@@ -200,7 +203,7 @@ TEST_P(SavedGrids, KeepEveryBit) {
 INSTANTIATE_TEST_SUITE_P(All, SavedGrids,
                          ::testing::Values(kSaved, Grid{2, 2, 2}, Grid{4, 2, 2, 1}, Grid{1, 1, 1},
                                            Grid{4, 1, 1}, Grid{1, 4, 1, 1}, Grid{1, 1, 2},
-                                           Grid{1, 1, 4}, Grid{1, 2, 4, 1}),
+                                           Grid{2, 2, 2, 2}, Grid{1, 1, 4}, Grid{1, 2, 4, 1}),
                          [](const auto& info) { return ToString(info.param); });
 
 TEST(SavedGridsTest, ASaveOfOneRankGoesOnOnTwoAndBack) {

@@ -17,6 +17,7 @@
 #include "engine/checkpoint/save_part.h"
 #include "engine/checkpoint/testing.h"
 #include "engine/checkpoint/weights/convert_elements.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/saves/resumable.h"
 #include "engine/runtime/saves/saved_job.h"
@@ -25,6 +26,8 @@
 
 namespace strata {
 namespace {
+
+const WithGradientBlocks kSmallBlocks(256);
 
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -217,7 +220,8 @@ TEST_F(SaveTest, ShardedMomentsComeBackOnAnyGrid) {
   const Bits expected = SecondHalf(3, 2, Grid(2, 2, 1));
   SaveAfter(3, 2, Grid(2, 2, 1));
   for (const auto& [pipe, data, zero] :
-       {std::tuple(2, 2, 1), std::tuple(2, 2, 0), std::tuple(1, 1, 0), std::tuple(1, 4, 1)}) {
+       {std::tuple(2, 2, 1), std::tuple(2, 2, 0), std::tuple(2, 2, 2), std::tuple(1, 1, 0),
+        std::tuple(1, 4, 1), std::tuple(1, 4, 2)}) {
     Value::Map keys = Grid(pipe, data, zero);
     keys.emplace_back("resume", dir());
     const auto engine = Begin(pipe, keys);
@@ -549,7 +553,7 @@ TEST_F(SaveTest, AnotherTypeOfParametersGoesOn) {
     const std::string save = SaveAfter(3, 2, testing::With(averaged, {{"precision", before}}));
     const DType type = now == half ? DType::kBFloat16 : DType::kFloat32;
     std::vector<Bits> courses;
-    for (const auto& [pipe, data, zero] : {std::tuple(2, 2, 1), {1, 1, 0}, {3, 1, 0}}) {
+    for (const auto& [pipe, data, zero] : {std::tuple(2, 2, 2), {1, 1, 0}, {3, 1, 0}}) {
       Value::Map keys = testing::With(Grid(pipe, data, zero), averaged);
       const std::string other = folder_.Inside(Str("other", pipe, now.ToLua(), before.ToLua()));
       keys = testing::With(keys, {{"precision", now}, {"resume", save}, {"save", other}});
@@ -657,7 +661,7 @@ TEST_F(SaveTest, ParametersThatLearnLaterDoSoOnReplicasWithShares) {
   const Value frozen = Value::List{0, 6}, none;
   const std::string save = SaveAfter(3, 2, Thawing(frozen, {{"ema", 0.9}}));
   std::vector<Bits> courses;
-  for (const int zero : {0, 1}) {
+  for (const int zero : {0, 1, 2}) {
     const Value::Map more = {
         {"ema", 0.9}, {"resume", save}, {"save", folder_.Inside(Str("thawed", zero))}};
     const auto engine = Begin(2, testing::With(Grid(2, 2, zero), Thawing(none, more)));

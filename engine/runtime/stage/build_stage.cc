@@ -17,6 +17,7 @@
 #include "engine/base/size_class.h"
 #include "engine/base/tensors/allocator.h"
 #include "engine/base/tensors/dtype.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/base/text.h"
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/connections.h"
@@ -208,6 +209,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   parts.job_layers = LayerNumber(job.layers, static_cast<int>(job.layers.size()));
   parts.device = device;
   parts.types = {ToScalarType(job.precision.params), ToScalarType(job.precision.compute)};
+  if (job.zero == 2 && plan.topology.Size(kDataAxis) > 1) parts.block_bytes = GradientBlockBytes();
   parts.axis = axis;
   parts.begin = place.begin;
   parts.end = place.end;

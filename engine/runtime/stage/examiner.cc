@@ -76,7 +76,8 @@ void Examiner::ComesIn(int m, const Tensors& inputs) {
 void Examiner::Accumulated(const FlatParameters& parameters, const std::vector<StageLayer>& layers,
                            int stage, int m) {
   for (const PlacedParameter& parameter : parameters.parameters()) {
-    if (!parameter.gradient.defined() || IsFinite(parameter.gradient)) continue;
+    const at::Tensor& gradient = parameter.gradient;
+    if (!gradient.defined() || !HasMemory(gradient) || IsFinite(gradient)) continue;
     const auto layer = std::ranges::find(layers, parameter.layer, &StageLayer::index);
     Note(true, m, -parameter.layer, layer->label, stage,
          Str("a gradient of ", parameter.path, ", summed up to here,"), parameter.gradient);

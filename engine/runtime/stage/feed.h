@@ -37,6 +37,9 @@ class Feed {
   /// The number of micro-batches of the replica that has most. In the last run of a pass, the last
   /// replicas may have fewer, or none.
   int most() const { return most_; }
+  /// False if some replicas may have fewer micro-batches than others; the same on all of them.
+  bool is_even() const { return is_even_; }
+  void set_even(bool even) { is_even_ = even; }
   /// The number of samples of micro-batch m, at least one: dim 0 of its first tensor. REQUIRES:
   /// inputs() is not empty.
   int64_t rows(int m) const { return inputs_[m].at(0).shape.at(0); }
@@ -51,6 +54,7 @@ class Feed {
  private:
   const DataOrigin& origin_;
   const int most_;
+  bool is_even_ = true;
   std::vector<TensorSpecs> inputs_;
 };
 

@@ -5,6 +5,7 @@
 // again.
 #include "engine/runtime/stage/flat_parameters.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
@@ -14,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/base/check.h"
 #include "engine/base/progress_line.h"
 #include "engine/base/size_class.h"
 #include "engine/base/tensors/allocator.h"
@@ -118,6 +120,14 @@ void ForEachParameter(std::vector<StageLayer>& layers, const Function& function)
   }
 }
 
+/// Makes sure that the gradient has memory when autograd adds to it. The nodes of our own layers
+/// see to that themselves (weight_node.cc) and give autograd nothing to add.
+void NeedBeforeAutogradAdds(const Parameter& parameter) {
+  parameter.value.register_hook([gradient = parameter.grad](const at::Tensor& added) {
+    if (added.defined()) NeedMemory(gradient);
+  });
+}
+
 /// True if the first product of a step may overwrite the parameter's gradient.
 bool IsOfProducts(const Parameter& parameter, const PlacedParameter& place) {
   return parameter.only_products && place.tie.empty() &&
@@ -127,7 +137,8 @@ bool IsOfProducts(const Parameter& parameter, const PlacedParameter& place) {
 }  // namespace
 
 FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& group_of,
-                               at::Device device, const ParameterTypes& types) {
+                               at::Device device, const ParameterTypes& types,
+                               int64_t block_bytes) {
   const auto key = [&](const StageLayer& layer, const Parameter& parameter) {
     return RegionKey(group_of(layer.index, parameter.name), TypesOf(parameter, types));
   };
@@ -176,9 +187,11 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
     layer.layer->OnBound();  // releases the layer's references to its original memory
   }
   int64_t gradients = 0;
-  for (const FlatBuffer& buffer : buffers_) gradients += BytesOf(buffer.values);
+  for (const FlatBuffer& buffer : buffers_) {
+    if (block_bytes == 0) gradients += BytesOf(buffer.values);
+  }
   ReleaseFreeMemory(gradients);
-  AddGradients(layers);
+  AddGradients(layers, block_bytes);
   ReleaseFreeMemory();
   for (StageLayer& layer : layers) {
     for (LayerBuffer& buffer : layer.layer->buffers()) {
@@ -189,34 +202,72 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
   }
 }
 
-/// Gives each trainable parameter its gradient: a view of a flat buffer, or a separate tensor for a
-/// tie's later use.
-void FlatParameters::AddGradients(std::vector<StageLayer>& layers) {
-  for (FlatBuffer& buffer : buffers_) buffer.gradients = at::zeros_like(buffer.values);
-  // For each buffer: the number of elements that are covered by `added_` or `products_`.
-  std::vector<int64_t> done(buffers_.size());
-  const auto add_until = [&](size_t buffer, int64_t end) {
-    const int64_t begin = done[buffer];
-    if (end > begin) added_.push_back(buffers_[buffer].gradients.narrow(0, begin, end - begin));
+/// Cuts the buffers into blocks of at least `block_bytes`; 0: of any size, always in memory.
+void FlatParameters::AddBlocks(int64_t block_bytes) {
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    FlatBuffer& buffer = buffers_[i];
+    const int64_t all = buffer.values.numel();
+    if (block_bytes == 0) {
+      buffer.gradients = at::zeros_like(buffer.values);
+      blocks_.push_back({.buffer = i, .end = all, .gradients = buffer.gradients});
+      continue;
+    }
+    std::vector<int64_t> bounds = {0};
+    for (const PlacedParameter& parameter : parameters_) {
+      const bool is_full =
+          (parameter.offset - bounds.back()) * buffer.values.element_size() >= block_bytes;
+      if (parameter.buffer == static_cast<int>(i) && is_full) bounds.push_back(parameter.offset);
+    }
+    bounds.push_back(all);
+    for (size_t k = 0; k + 1 < bounds.size(); ++k) {
+      auto memory =
+          std::make_shared<LateMemory>(bounds[k + 1] - bounds[k], buffer.values.options(),
+                                       [this, block = blocks_.size()] { ClearBlock(block); });
+      blocks_.push_back({.buffer = i,
+                         .begin = bounds[k],
+                         .end = bounds[k + 1],
+                         .gradients = memory->tensor(),
+                         .memory = memory});
+    }
+  }
+}
+
+/// Gives each trainable parameter its gradient: a view of a block, or a separate tensor for a tie's
+/// later use.
+void FlatParameters::AddGradients(std::vector<StageLayer>& layers, int64_t block_bytes) {
+  AddBlocks(block_bytes);
+  added_.resize(blocks_.size() + 1);
+  // For each block: the number of elements that are covered by `added_` or `products_`.
+  std::vector<int64_t> done(blocks_.size());
+  const auto add_until = [&](size_t block, int64_t end) {
+    const int64_t begin = done[block];
+    if (end > begin)
+      added_[block].push_back(blocks_[block].gradients.narrow(0, begin, end - begin));
   };
   auto placed = parameters_.begin();
   ForEachParameter(layers, [&](const StageLayer& layer, Parameter& parameter) {
     PlacedParameter& place = *placed++;
     if (parameter.frozen) return;
     if (place.buffer < 0) {
-      parameter.grad = added_.emplace_back(at::zeros_like(place.value));
+      parameter.grad = added_.back().emplace_back(at::zeros_like(place.value));
     } else {
-      const auto buffer = static_cast<size_t>(place.buffer);
-      parameter.grad = ViewOf(buffers_[buffer].gradients, place.offset, place.value);
+      const auto is_its = [&](const GradientBlock& block) {
+        return block.buffer == static_cast<size_t>(place.buffer) && place.offset < block.end;
+      };
+      const auto found = std::ranges::find_if(blocks_, is_its);
+      const auto block = static_cast<size_t>(found - blocks_.begin());
+      const int64_t offset = place.offset - found->begin;
+      parameter.grad = ViewOf(found->gradients, offset, place.value);
       if (IsOfProducts(parameter, place)) {
-        add_until(buffer, place.offset);
-        done[buffer] = place.offset + place.value.numel();
-        products_.push_back({layer.index, parameter.grad});
+        add_until(block, offset);
+        done[block] = offset + place.value.numel();
+        products_.push_back({layer.index, parameter.grad, block});
       }
+      if (found->memory) NeedBeforeAutogradAdds(parameter);
     }
     place.gradient = parameter.grad;
   });
-  for (size_t i = 0; i < buffers_.size(); ++i) add_until(i, buffers_[i].values.numel());
+  for (size_t i = 0; i < blocks_.size(); ++i) add_until(i, blocks_[i].end - blocks_[i].begin);
 }
 
 at::Tensor FlatParameters::InType(const at::Tensor& original, at::ScalarType type) {
@@ -243,13 +294,31 @@ void FlatParameters::MarkCopiesStale() {
 }
 
 void FlatParameters::ClearGradients() {
-  if (!added_.empty()) at::_foreach_zero_(added_);  // on a GPU a launch or two
-  for (const Product& product : products_) stale_->Mark(product.gradient);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (!blocks_[i].memory) {
+      ClearBlock(i);
+      continue;
+    }
+    blocks_[i].is_summed = false;
+    blocks_[i].memory->Drop();
+    if (blocks_[i].share) blocks_[i].share->Drop();
+  }
+  if (!added_.back().empty()) at::_foreach_zero_(added_.back());
+}
+
+void FlatParameters::ClearBlock(size_t block) {
+  STRATA_CHECK(!blocks_[block].is_summed) << "a gradient comes after the sum of block " << block;
+  const at::NoGradGuard no_grad;
+  if (!added_[block].empty()) at::_foreach_zero_(added_[block]);  // on a GPU a launch or two
+  for (const Product& product : products_) {
+    if (product.block == block) stale_->Mark(product.gradient);
+  }
 }
 
 void FlatParameters::FinishGradients(int layer) {
   for (const Product& product : products_) {
-    if (product.layer >= layer && stale_->Take(product.gradient)) product.gradient.zero_();
+    if (product.layer < layer || !HasMemory(product.gradient)) continue;
+    if (stale_->Take(product.gradient)) product.gradient.zero_();
   }
 }
 

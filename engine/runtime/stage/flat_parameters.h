@@ -16,6 +16,10 @@
 //
 //   group 0 copy       | 0.weight ...... | 0.bias, padding | 3.weight ...... | ...
 //
+// Gradients lie in blocks. A block is a whole buffer, unless they come late (zero = 2): then it is
+// some neighbouring parameters whose gradients get memory when a backward first adds to one of
+// them, and lose it when their sum over the replicas is done (gradient_reducer.h).
+//
 // If several layers of the stage share a parameter, only the first has a place in a buffer. The
 // others get views of its value and gradients of their own, outside the buffers.
 #pragma once
@@ -28,6 +32,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/tensors/late_memory.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/runtime/stage/stage_layer.h"
 
@@ -45,9 +50,22 @@ struct ValueCopy {
 struct FlatBuffer {
   int group = -1;        ///< the optimizer group, as FindParameterGroup() counts
   at::Tensor values;     ///< one dim
-  at::Tensor gradients;  ///< of the same size and dtype
+  at::Tensor gradients;  ///< of the same size and dtype; undefined if they come late
   std::shared_ptr<ValueCopy> copy =
       nullptr;  ///< null: layers see the values, or only a part is here
+};
+
+/// The gradients of some neighbouring parameters of a buffer.
+struct GradientBlock {
+  size_t buffer = 0;
+  int64_t begin = 0, end = 0;  ///< elements of the buffer
+  at::Tensor gradients = {};   ///< one dim
+  // Null unless gradients come late:
+  std::shared_ptr<LateMemory> memory = nullptr;  ///< of `gradients`
+  /// The sums of this replica's share of the block; null if the share has nothing of it. The
+  /// reducer sets it, and it is dropped when the next step begins.
+  std::shared_ptr<LateMemory> share = nullptr;
+  bool is_summed = false;  ///< its sum has started in this step; nobody may add to it any more
 };
 
 /// One parameter of the stage and its place in memory.
@@ -91,16 +109,21 @@ class FlatParameters {
 
   /// Moves every parameter and buffer of the layers to `device` and the trainable parameters into
   /// flat buffers, points the layers at them or at their copies, and calls OnBound() of each layer.
+  /// `block_bytes`: 0, or gradients come late, in blocks of whole parameters of at least so many
+  /// bytes.
   FlatParameters(std::vector<StageLayer>& layers, const GroupOf& group_of, at::Device device,
-                 const ParameterTypes& types = {});
+                 const ParameterTypes& types = {}, int64_t block_bytes = 0);
 
   /// All parameters, in the order of layers.
   const std::vector<PlacedParameter>& parameters() const { return parameters_; }
   const std::vector<FlatBuffer>& buffers() const { return buffers_; }
+  /// In the order of buffers, and of elements; together they cover all buffers.
+  std::vector<GradientBlock>& blocks() { return blocks_; }
+  const std::vector<GradientBlock>& blocks() const { return blocks_; }
   /// The floating-point buffers of the layers (not parameters), in the order of layers.
   const std::vector<at::Tensor>& state() const { return state_; }
   /// Starts a step: zeroes the gradients, or marks them stale if the first product of the step
-  /// overwrites them.
+  /// overwrites them. Gradients that come late lose their memory.
   void ClearGradients();
   /// Zeroes the gradients that are still stale, of the layers from `layer` on. Call it after the
   /// last product of these layers and before anything reads their gradients.
@@ -122,8 +145,11 @@ class FlatParameters {
   struct Product {
     int layer;
     at::Tensor gradient;
+    size_t block;
   };
-  void AddGradients(std::vector<StageLayer>& layers);
+  void AddBlocks(int64_t block_bytes);
+  void AddGradients(std::vector<StageLayer>& layers, int64_t block_bytes);
+  void ClearBlock(size_t block);
   /// Returns what layers see of `original` if they compute in `type`: itself, or a new copy.
   at::Tensor InType(const at::Tensor& original, at::ScalarType type);
   void ShareFirstUse(Parameter& parameter, PlacedParameter& placed);
@@ -131,8 +157,11 @@ class FlatParameters {
   std::vector<PlacedParameter> parameters_;
   std::vector<FlatBuffer> buffers_;
   std::vector<at::Tensor> state_;
-  std::vector<at::Tensor> added_;  // zeroed when a step begins
-  std::vector<Product> products_;  // marked stale when a step begins
+  std::vector<GradientBlock> blocks_;
+  // Zeroed when a step begins, or when their block gets memory: by block, and at last those that
+  // are in no block.
+  std::vector<std::vector<at::Tensor>> added_;
+  std::vector<Product> products_;  // marked stale at the same time
   std::shared_ptr<StaleGradients> stale_ = std::make_shared<StaleGradients>();
   std::vector<Copy> copies_;  // of flat buffers and of frozen parameters
 };

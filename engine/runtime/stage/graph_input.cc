@@ -47,6 +47,10 @@ void BeginGraph(const at::Tensor& tensor) {
       tensor, std::shared_ptr<GraphInput>(new GraphInput, torch::autograd::deleteNode));
 }
 
+bool BeginsGraph(const at::Tensor& tensor) {
+  return dynamic_cast<GraphInput*>(tensor.grad_fn().get()) != nullptr;
+}
+
 at::Tensor TakeGradient(const at::Tensor& tensor) {
   if (!tensor.grad_fn()) return AbsentLike(tensor);
   auto* input = dynamic_cast<GraphInput*>(tensor.grad_fn().get());

@@ -12,6 +12,9 @@ namespace strata {
 /// Starts to record operations on `tensor`, which must have no graph yet.
 void BeginGraph(const at::Tensor& tensor);
 
+/// True after BeginGraph(): the node of the tensor is that of an input.
+bool BeginsGraph(const at::Tensor& tensor);
+
 /// Called after the backward: returns the gradient of such a tensor unchanged, or an absent
 /// gradient if the tensor was not used or has no graph.
 at::Tensor TakeGradient(const at::Tensor& tensor);

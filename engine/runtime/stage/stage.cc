@@ -129,7 +129,8 @@ Tensors TakeGradients(const Tensors& inputs) {
 }  // namespace
 
 Stage::Stage(StageParts parts, const GroupOf& group_of)
-    : parts_(std::move(parts)), parameters_(parts_.layers, group_of, parts_.device, parts_.types) {
+    : parts_(std::move(parts)),
+      parameters_(parts_.layers, group_of, parts_.device, parts_.types, parts_.block_bytes) {
   parts_.reserved = nullptr;
   if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
   if (!parts_.device.is_cpu() && (is_first() || is_last())) copies_.emplace(parts_.device);
@@ -320,10 +321,11 @@ bool Stage::RunsInChunks(int m, const Tensors& x) const {
 
 /// Registers a hook that reports when the backward reaches the input of `layer`. Autograd runs the
 /// newest node that is ready; so when the gradient of the layer's input is there, all nodes of this
-/// layer and of later ones have run.
+/// layer and of later ones have run. That does not hold for an input of the stage that passes
+/// several layers: its node runs as soon as its gradient is there.
 void Stage::ReportPassing(const Tensors& x, int layer) {
   for (const at::Tensor& tensor : x) {
-    if (!tensor.requires_grad() || tensor.is_leaf()) continue;
+    if (!tensor.requires_grad() || tensor.is_leaf() || BeginsGraph(tensor)) continue;
     tensor.register_hook([this, layer](const at::Tensor&) {
       if (passed_) (*passed_)(layer);
     });

@@ -46,6 +46,7 @@ struct StageParts {
   int job_layers = 0;
   at::Device device = at::kCPU;
   ParameterTypes types = {};
+  int64_t block_bytes = 0;  ///< of gradients that come late (FlatParameters); 0: they do not
   int begin = 0, end = 0;  ///< range of its layers in the job's list
   std::vector<StageLayer> layers;
   std::shared_ptr<void> reserved = nullptr;  ///< memory for initial values (ReserveMemory())

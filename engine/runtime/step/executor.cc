@@ -187,7 +187,10 @@ class RowRun {
 
   void Backward(const Instruction& instruction, int s, int m) {
     if (!run_.reports_passing || !instruction.completes) return stage(s).Backward(m);
+    const int64_t before = executor_.progress_.flight().waited();
     stage(s).Backward(m, [&](int layer) { host_.OnPassed(stage(s), layer); });
+    // With zero = 2 it waits for sums of earlier layers.
+    waited_ += std::chrono::nanoseconds(executor_.progress_.flight().waited() - before);
   }
 
   void AwaitGradient(const Instruction& instruction, int s, int m) {

@@ -8,12 +8,15 @@
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/testing_job.h"
 
 namespace strata {
 namespace {
+
+const WithGradientBlocks kSmallBlocks(256);
 
 using ::testing::AllOf;
 using testing::FakeScript;
@@ -101,6 +104,7 @@ const std::vector<Variant>& Variants() {
       {"vee", {{"parallel", Grid(2)}, {"schedule", "zbv"}, {"stages_per_rank", 2}}, one},
       {"replicas", two, two},
       {"grid", {{"parallel", Grid(2, 2)}, {"batch", Batch(2)}, {"zero", 1}}, two},
+      {"gradients", {{"parallel", Grid(2, 2)}, {"batch", Batch(2)}, {"zero", 2}}, two},
   };
   return variants;
 }

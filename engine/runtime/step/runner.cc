@@ -140,6 +140,7 @@ Totals Runner::EmptyTotals(const Feed& feed, int64_t chunks) const {
 
 void Runner::BeginStep(Feed& feed, int64_t step) {
   run_.training = true;
+  stages_.set_replicas_are_even(feed.is_even());
   run_.reports_passing = run_.examiner == nullptr && stages_.sums_early();
   run_.loss_scale = stages_.loss_scale().value();
   // Replicas divide a given batch of any size evenly. The numbers are as if there were one replica.

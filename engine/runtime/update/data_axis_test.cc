@@ -10,11 +10,15 @@
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/testing.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/job/data_source.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/schedule/generators/generators.h"
 
 namespace strata {
 namespace {
+
+const WithGradientBlocks kSmallBlocks(256);
 
 using testing::FakeScript;
 using testing::Make;
@@ -33,18 +37,20 @@ constexpr int kSteps = 4;
 Value Parallel(const Sizes& sizes) { return MapOf({{"pipe", sizes.pipe}, {"data", sizes.data}}); }
 
 /// A network with dropout, with a global batch of 12 micro-batches.
-Job DropoutJob(const Sizes& sizes, int zero = 0) {
+Job DropoutJob(const Sizes& sizes, int zero = 0, const Value::Map& more = {}) {
   return testing::MakeJob(
       testing::DropoutNet(), Make("CrossEntropyLoss"),
-      {{"input", MapOf({{"shape", Value::IntList({6})}})},
-       {"parallel", Parallel(sizes)},
-       {"batch", MapOf({{"micro_batches", 12 / sizes.data}, {"micro_batch_size", 8}})},
-       {"data", MapOf({{"train", testing::Function(1)}})},
-       {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
-       {"clip", 0.5},
-       {"losses", true},
-       {"zero", zero},
-       {"steps", kSteps}});
+      testing::With(
+          {{"input", MapOf({{"shape", Value::IntList({6})}})},
+           {"parallel", Parallel(sizes)},
+           {"batch", MapOf({{"micro_batches", 12 / sizes.data}, {"micro_batch_size", 8}})},
+           {"data", MapOf({{"train", testing::Function(1)}})},
+           {"optimizer", MapOf({{"1", "adamw"}, {"lr", 0.01}})},
+           {"clip", 0.5},
+           {"losses", true},
+           {"zero", zero},
+           {"steps", kSteps}},
+          more));
 }
 
 std::vector<StepResult> Train(Engine& engine, int steps = kSteps) {
@@ -81,6 +87,19 @@ void RequireEqual(const std::vector<StepResult>& grid, const std::vector<StepRes
   Require(grid[0].loss == one[0].loss, "equal bits of the first loss");
 }
 
+void ExpectEqual(const std::vector<StepResult>& some, const std::vector<StepResult>& others,
+                 const std::string& which) {
+  ASSERT_EQ(some.size(), others.size());
+  for (size_t step = 0; step < some.size(); ++step) {
+    EXPECT_EQ(some[step].loss, others[step].loss) << which;
+    EXPECT_EQ(some[step].grad_norm, others[step].grad_norm) << which;
+    ASSERT_EQ(some[step].gradients.size(), others[step].gradients.size()) << which;
+    for (size_t i = 0; i < some[step].gradients.size(); ++i) {
+      EXPECT_EQ(some[step].gradients[i].digest, others[step].gradients[i].digest) << which << i;
+    }
+  }
+}
+
 class DataAxisTest : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
 TEST_P(DataAxisTest, ReplicasEqualOneThatSeesAllMicroBatches) {
@@ -90,15 +109,47 @@ TEST_P(DataAxisTest, ReplicasEqualOneThatSeesAllMicroBatches) {
 
 TEST_P(DataAxisTest, ShardedStateChangesNoBit) {
   const Sizes sizes = {std::get<0>(GetParam()), std::get<1>(GetParam())};
-  const auto zero0 = TrainInThreads(DropoutJob(sizes)),
-             zero1 = TrainInThreads(DropoutJob(sizes, 1));
-  for (int step = 0; step < kSteps; ++step) {
-    EXPECT_EQ(zero0[step].loss, zero1[step].loss);
-    EXPECT_EQ(zero0[step].grad_norm, zero1[step].grad_norm);
-    ASSERT_EQ(zero0[step].gradients.size(), 8u);
-    for (size_t i = 0; i < 8; ++i) {
-      EXPECT_EQ(zero0[step].gradients[i].digest, zero1[step].gradients[i].digest) << i;
+  const auto whole = TrainInThreads(DropoutJob(sizes));
+  for (const int zero : {1, 2}) {
+    ExpectEqual(TrainInThreads(DropoutJob(sizes, zero)), whole, Str("zero = ", zero));
+  }
+}
+
+/// Every schedule with two of the variants, and 1f1b with all.
+TEST(DataAxisTest, ShardedGradientsChangeNoBitWithAnySchedule) {
+  const Value half = MapOf({{"1", "bf16"}, {"params", "bf16"}, {"reduce", "bf16"}});
+  const std::vector<Value::Map> variants = {
+      {},
+      {{"recompute", true}},
+      {{"recompute", MapOf({{"every", 1}})}},
+      {{"precision", "bf16"}},
+      {{"precision", half}, {"ema", 0.9}},
+      {{"precision", MapOf({{"1", "fp16"}, {"scale", 1024.0}})}},
+      {{"freeze", Value::List{0, 3}}},
+      {{"nonfinite", "skip"}}};
+  size_t next = 0;
+  const auto expect_equal = [&](const std::string& schedule, int stages, int64_t micro_batches) {
+    const Value::Map& variant = variants[next++ % variants.size()];
+    const auto train = [&](int zero) {
+      Job job = DropoutJob({2, 2}, zero, variant);
+      job.schedule.name = schedule;
+      job.stages_per_rank = stages;
+      job.batch = {.micro_batches = micro_batches, .micro_batch_size = 8};
+      return TrainInThreads(job);
+    };
+    ExpectEqual(train(2), train(0),
+                Str(schedule, ", ", stages, " stages, ", MapOf(variant).ToJson()));
+  };
+  for (const std::string& schedule : schedule::GeneratorNames()) {
+    if (schedule == "auto" || schedule == "inference") continue;
+    for (const int stages : {1, 2, 3}) {
+      const schedule::Sizes sizes = {.ranks = 2, .stages_per_rank = stages, .micro_batches = 4};
+      if (!schedule::Fits(schedule, sizes)) continue;
+      for (int i = 0; i < 2; ++i) expect_equal(schedule, stages, 4);
     }
+  }
+  for (const int64_t micro_batches : {1, 4}) {
+    for (size_t i = 0; i < variants.size(); ++i) expect_equal("1f1b", 1, micro_batches);
   }
 }
 
@@ -122,7 +173,9 @@ TEST(DataAxisTest, ShortLastStepsAndReplicasWithoutDataWork) {
   const Value sgd = MapOf({{"1", "sgd"}, {"lr", 0.1}});
   FakeScript script;
   const auto one = testing::Start(ImageJob({1, 1}, 4, sgd), script);
-  const auto two = testing::Start(ImageJob({2, 2}, 2, sgd), script);
+  Job job = ImageJob({2, 2}, 2, sgd);
+  job.zero = 2;
+  const auto two = testing::Start(job, script);
   ASSERT_EQ(one->steps_per_epoch(), 4);  // of 16, 16, 16 and 2 samples
   ASSERT_EQ(two->steps_per_epoch(), 4);
   for (int step = 0; step < 8; ++step) {
@@ -153,15 +206,19 @@ TEST(DataAxisTest, StagesOfARankAreSummedInOneOrder) {
     return MapOf({{"micro_batches", micro_batches}, {"micro_batch_size", 4}});
   };
   const auto one = start({{"batch", batch(4)}});
-  const auto two = start({{"batch", batch(2)},
-                          {"parallel", Parallel(Sizes{2, 2})},
-                          {"partition", Value::IntList({0, 2, 3, 4, 5})},
-                          {"schedule", testing::Function(2)}});
+  const Value::Map on_grid = {{"batch", batch(2)},
+                              {"parallel", Parallel(Sizes{2, 2})},
+                              {"partition", Value::IntList({0, 2, 3, 4, 5})},
+                              {"schedule", testing::Function(2)}};
+  const auto two = start(on_grid), sharded = start(testing::With(on_grid, {{"zero", 2}}));
   for (int step = 0; step < 4; ++step) {  // of 16 and 12 samples: 2 micro-batches and 1
     const StepResult expected = one->TrainStep(), result = two->TrainStep();
     EXPECT_EQ(result.samples, step % 2 == 0 ? 16 : 12);
     EXPECT_NEAR(result.loss, expected.loss, 1e-6);
     EXPECT_NEAR(result.grad_norm, expected.grad_norm, 1e-6);
+    const StepResult shared = sharded->TrainStep();
+    EXPECT_EQ(shared.loss, result.loss);
+    EXPECT_EQ(shared.grad_norm, result.grad_norm);
   }
 }
 
@@ -265,10 +322,13 @@ TEST(DataAxisTest, ShardedStateTakesLessMemory) {
   EXPECT_GT(saved, 0.8 * 1.92e6 * 4);  // half of two moments of 1.92M floats
 }
 
-TEST(DataAxisGlooTest, ProcessesEqualThreads) {
+class DataAxisGlooTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(DataAxisGlooTest, ProcessesEqualThreads) {
   const Sizes sizes = {2, 2};
+  const int zero = GetParam();
   testing::ExpectAllWell(testing::RunProcesses(4, [&](const RankPlace& place) {
-    const Job job = DropoutJob(sizes, /*zero=*/1);
+    const Job job = DropoutJob(sizes, zero);
     FakeScript script = RowsScript();
     const Plan plan = MakePlan(job, {}, &script);
     const auto engine = MakeRankEngine(
@@ -285,6 +345,8 @@ TEST(DataAxisGlooTest, ProcessesEqualThreads) {
     engine->Close();
   }));
 }
+
+INSTANTIATE_TEST_SUITE_P(Zero, DataAxisGlooTest, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace strata

@@ -22,14 +22,27 @@ using testing::FunctionLayer;
 
 /// A layer with one parameter of each size. All replicas build the same.
 struct Parameters {
-  explicit Parameters(const std::vector<int64_t>& sizes) {
+  explicit Parameters(const std::vector<int64_t>& sizes, int64_t block_bytes = 0) {
     for (const int64_t size : sizes) {
       const auto index = static_cast<int>(layers.size());
       layers.push_back({index, std::to_string(index), "layer",
                         std::make_unique<FunctionLayer>(nullptr, at::ones({size}))});
     }
     flat.emplace(
-        layers, [](int, const std::string&) { return -1; }, at::kCPU);
+        layers, [](int, const std::string&) { return -1; }, at::kCPU, ParameterTypes(),
+        block_bytes);
+  }
+  /// Copies `all` into the gradients, whose memory may come late.
+  void SetGradients(const at::Tensor& all) {
+    for (const GradientBlock& block : flat->blocks()) {
+      NeedMemory(block.gradients);
+      block.gradients.copy_(all.narrow(0, block.begin, block.end - block.begin));
+    }
+  }
+  at::Tensor Gradients() const {
+    std::vector<at::Tensor> all;
+    for (const GradientBlock& block : flat->blocks()) all.push_back(block.gradients);
+    return at::cat(all);
   }
   std::vector<StageLayer> layers;
   std::optional<FlatParameters> flat;
@@ -58,38 +71,50 @@ TEST(ShareBoundsTest, SharesBeginAtParametersOrChunks) {
               ElementsAre(0, 16 + kSquareChunk, 16 + 2 * kSquareChunk, total));
 }
 
+/// `block_bytes`: with ZeRO-1 0; with ZeRO-2 one block, some, and one for each parameter.
 TEST(GradientReducerTest, SharesAndTheWholeHaveTheSameBits) {
   const std::vector<int64_t> sizes = {100, 2 * kSquareChunk + 7, 1, 33};
-  OnReplicas(3, [&](Group& group) {
-    Parameters whole(sizes), shared(sizes);
-    Progress progress(group.place());
-    GradientReducer all(0, *whole.flat, &group, false), zero1(0, *shared.flat, &group, true);
-    const at::Tensor& gradients = whole.flat->buffers()[0].gradients;
-    gradients.copy_(at::arange(gradients.numel()).mul(0.1 + group.place()).sin());
-    shared.flat->buffers()[0].gradients.copy_(gradients);
-    for (GradientReducer* reducer : {&all, &zero1}) {
-      reducer->Start();
-      reducer->Await(progress);
-    }
-    // Each replica has summed the squares of its own chunks, from equal gradients.
-    const auto shares = all.shares(), shares1 = zero1.shares();
-    ASSERT_EQ(shares.size(), shares1.size());
-    for (size_t i = 0; i < shares.size(); ++i) {
-      EXPECT_EQ(shares[i].begin % kSquareChunk, 0);
-      EXPECT_TRUE(at::equal(shares[i].gradient, shares1[i].gradient));
-    }
-    zero1.GatherGradients(progress);
-    EXPECT_TRUE(at::equal(shared.flat->buffers()[0].gradients, gradients));
-    // Updates of a share arrive at all replicas.
-    const FlatBuffer mine = zero1.updated()[0];
-    EXPECT_LT(mine.values.numel(), gradients.numel());
-    EXPECT_EQ(all.updated()[0].values.numel(), gradients.numel());
-    mine.values.sub_(mine.gradients);
-    zero1.GatherValues(progress);
-    const at::Tensor& values = whole.flat->buffers()[0].values;
-    values.sub_(gradients);
-    EXPECT_TRUE(at::equal(shared.flat->buffers()[0].values, values));
-  });
+  for (const int64_t block_bytes : {0, 1 << 20, 512, 1}) {
+    OnReplicas(3, [&](Group& group) {
+      Parameters whole(sizes), shared(sizes, block_bytes);
+      Progress progress(group.place());
+      GradientReducer all(0, *whole.flat, &group, false), zero(0, *shared.flat, &group, true);
+      const at::Tensor& gradients = whole.flat->buffers()[0].gradients;
+      gradients.copy_(at::arange(gradients.numel()).mul(0.1 + group.place()).sin());
+      shared.SetGradients(gradients);
+      for (GradientReducer* reducer : {&all, &zero}) {
+        reducer->Start(&progress);
+        reducer->Await(progress);
+      }
+      // Each replica has summed the squares of its own chunks, from equal gradients.
+      const auto shares = all.shares(), shares1 = zero.shares();
+      ASSERT_EQ(shares.size(), shares1.size());
+      for (size_t i = 0; i < shares.size(); ++i) {
+        EXPECT_EQ(shares[i].begin % kSquareChunk, 0);
+        EXPECT_TRUE(at::equal(shares[i].gradient, shares1[i].gradient));
+      }
+      const GradientBlock& first = shared.flat->blocks()[0];
+      EXPECT_EQ(HasMemory(first.gradients), block_bytes == 0);
+      zero.GatherGradients(progress);
+      EXPECT_TRUE(at::equal(shared.Gradients(), gradients));
+      zero.DropGathered();
+      EXPECT_EQ(HasMemory(first.gradients), block_bytes == 0);
+      // Updates of a share arrive at all replicas.
+      int64_t updated = 0;
+      for (const FlatBuffer& mine : zero.updated()) {
+        mine.values.sub_(mine.gradients);
+        updated += mine.values.numel();
+      }
+      EXPECT_LT(updated, gradients.numel());
+      EXPECT_EQ(all.updated()[0].values.numel(), gradients.numel());
+      zero.GatherValues(progress);
+      const at::Tensor& values = whole.flat->buffers()[0].values;
+      values.sub_(gradients);
+      EXPECT_TRUE(at::equal(shared.flat->buffers()[0].values, values));
+      shared.flat->ClearGradients();
+      EXPECT_EQ(first.share && HasMemory(first.share->tensor()), false);
+    });
+  }
 }
 
 TEST(GradientReducerTest, SharesAreEveryElementOnce) {
@@ -134,15 +159,16 @@ class LateGroup : public Group {
 };
 
 TEST(GradientReducerTest, AllSumsAreAwaited) {
-  for (const bool zero1 : {false, true}) {
-    Parameters parameters({GradientReducer::kBucketBytes / 4 + 16});  // two buckets
+  for (const int zero : {0, 1, 2}) {
+    Parameters parameters({GradientReducer::kBucketBytes / 4 + 16}, zero == 2);  // two buckets
     LateGroup group;
     Progress progress(0);
-    GradientReducer reducer(0, *parameters.flat, &group, zero1);
+    GradientReducer reducer(0, *parameters.flat, &group, zero > 0);
     reducer.Start();
     reducer.Await(progress);
+    EXPECT_EQ(group.started.size(), 2u);
     for (const ParameterShare& share : reducer.shares()) {
-      EXPECT_TRUE(at::equal(share.gradient, at::full_like(share.gradient, 7))) << zero1;
+      EXPECT_TRUE(at::equal(share.gradient, at::full_like(share.gradient, 7))) << zero;
     }
   }
 }
@@ -172,6 +198,84 @@ TEST(GradientReducerTest, PiecesStartOnceABackwardHasPassedTheirLayers) {
       EXPECT_TRUE(at::equal(share.gradient, at::full_like(share.gradient, 7))) << zero1;
     }
   }
+}
+
+/// Blocks of ZeRO-2: layers 0 and 1, layer 2, layer 3. While one is summed, the one before it in
+/// the backward may still be; the next sum waits for it.
+TEST(GradientReducerTest, ABlockIsDroppedBeforeTheSumOfTheSecondNext) {
+  Parameters parameters({16, 48, 64, 64}, 256);
+  const std::vector<GradientBlock>& blocks = parameters.flat->blocks();
+  ASSERT_EQ(blocks.size(), 3u);
+  const auto in_memory = [&] {
+    std::vector<bool> have;
+    for (const GradientBlock& block : blocks) have.push_back(HasMemory(block.gradients));
+    return have;
+  };
+  LateGroup group;
+  Progress progress(0);
+  GradientReducer reducer(0, *parameters.flat, &group, true);
+  for (Progress* waiting : {&progress, static_cast<Progress*>(nullptr)}) {
+    const bool stays = waiting == nullptr;
+    parameters.flat->ClearGradients();
+    EXPECT_THAT(in_memory(), ElementsAre(false, false, false));
+    parameters.SetGradients(at::ones({192}));
+    reducer.StartFrom(3, waiting);
+    EXPECT_THAT(in_memory(), ElementsAre(true, true, true));
+    reducer.StartFrom(2, waiting);
+    EXPECT_THAT(in_memory(), ElementsAre(true, true, stays));
+    reducer.StartFrom(1, waiting);
+    EXPECT_THAT(in_memory(), ElementsAre(true, true, stays)) << "layer 0 is not complete";
+    reducer.Start(waiting);
+    EXPECT_THAT(in_memory(), ElementsAre(true, stays, stays));
+    reducer.Await(progress);
+    EXPECT_THAT(in_memory(), ElementsAre(false, false, false));
+  }
+}
+
+/// Blocks that no backward has touched are zero, and so are those that get memory again.
+TEST(GradientReducerTest, UnusedBlocksAreZero) {
+  OnReplicas(2, [&](Group& group) {
+    Parameters parameters({64, 64, 64}, 256);
+    Progress progress(group.place());
+    GradientReducer reducer(0, *parameters.flat, &group, true);
+    parameters.SetGradients(at::full({192}, 5));
+    parameters.flat->ClearGradients();
+    NeedMemory(parameters.flat->blocks()[1].gradients);
+    reducer.Start(&progress);
+    reducer.Await(progress);
+    reducer.GatherGradients(progress);
+    EXPECT_TRUE(at::equal(parameters.Gradients(), at::zeros({192})));
+  });
+}
+
+/// The first product of a step would overwrite these weights' gradients, but there is none.
+TEST(GradientReducerTest, UnusedBlocksOfProductsAreZero) {
+  OnReplicas(2, [&](Group& group) {
+    std::vector<StageLayer> layers;
+    for (const int i : {0, 1}) {
+      layers.push_back({i, std::to_string(i), "layer",
+                        BuildLayer(testing::Make("Linear", {128, 128}), nullptr)});
+    }
+    FlatParameters parameters(
+        layers, [](int, const std::string&) { return -1; }, at::kCPU, ParameterTypes(), 1);
+    Progress progress(group.place());
+    GradientReducer reducer(0, parameters, &group, true);
+    for (const float before : {5.0f, 0.0f}) {  // the memory is the same in both steps
+      parameters.ClearGradients();
+      for (const PlacedParameter& parameter : parameters.parameters()) {
+        if (before == 0) continue;
+        NeedMemory(parameter.gradient);
+        parameters.stale()->Take(parameter.gradient);
+        parameter.gradient.fill_(before);
+      }
+      parameters.FinishGradients();
+      reducer.Start(&progress);
+      reducer.Await(progress);
+      for (const ParameterShare& share : reducer.shares()) {
+        EXPECT_TRUE(at::equal(share.gradient, at::full_like(share.gradient, 2 * before)));
+      }
+    }
+  });
 }
 
 TEST(GradientReducerTest, WithoutReplicasNothingHappens) {

@@ -74,6 +74,7 @@ void SumPartialGradients(const FlatParameters& parameters, AxisComm& axis) {
   std::vector<at::Tensor> flat;
   for (const PlacedParameter& parameter : parameters.parameters()) {
     if (!parameter.partial_grad || !parameter.gradient.defined()) continue;
+    NeedZeros(parameter.gradient);
     gradients.push_back(parameter.gradient);
     flat.push_back(parameter.gradient.reshape({-1}));
   }

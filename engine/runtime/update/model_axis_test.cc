@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/job/data_source.h"
 #include "engine/runtime/engine.h"
 #include "engine/runtime/testing_job.h"
 
 namespace strata {
 namespace {
+
+const WithGradientBlocks kSmallBlocks(256);
 
 using testing::FakeScript;
 using testing::Make;
@@ -132,10 +135,10 @@ TEST_P(ModelAxisTest, TrainsAsOneRankDoes) {
 INSTANTIATE_TEST_SUITE_P(Grids, ModelAxisTest,
                          ::testing::Values(Grid3{1, 1, 2}, Grid3{2, 1, 2}, Grid3{3, 1, 2},
                                            Grid3{1, 1, 4}, Grid3{1, 2, 2}, Grid3{2, 2, 2},
-                                           Grid3{1, 2, 2, 1}),
+                                           Grid3{1, 2, 2, 1}, Grid3{2, 2, 2, 2}),
                          [](const auto& info) {
                            return Str(info.param.pipe, "_", info.param.data, "_", info.param.model,
-                                      info.param.zero ? "_zero1" : "");
+                                      info.param.zero ? Str("_zero", info.param.zero) : "");
                          });
 
 TEST(ModelAxisJobTest, OutputsAreWholeAndComeOnce) {

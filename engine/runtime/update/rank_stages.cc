@@ -86,8 +86,8 @@ void RankStages::Rebuild(const Doing& doing) {
                                            context_.script, context_.model_axis),
                                 group_of);
     auto reducer =
-        std::make_unique<GradientReducer>(place.stage, stage->parameters(), replicas_,
-                                          job.zero == 1, ToScalarType(job.precision.reduce));
+        std::make_unique<GradientReducer>(place.stage, stage->parameters(), replicas_, job.zero > 0,
+                                          ToScalarType(job.precision.reduce));
     auto optimizer =
         MakeOptimizer(job.optimizer, reducer->updated(), stage->parameters().parameters());
     const auto& parameters = stage->parameters().parameters();
@@ -115,7 +115,7 @@ const Stage* RankStages::last() const {
 
 void RankStages::OnPassed(Stage& stage, int layer) {
   stage.parameters().FinishGradients(layer);
-  own_.front().reducer->StartFrom(layer);
+  own_.front().reducer->StartFrom(layer, waiting());
 }
 
 void RankStages::OnGradients(Stage& stage, std::span<double> squares, HostFetch& fetch) {
@@ -123,7 +123,7 @@ void RankStages::OnGradients(Stage& stage, std::span<double> squares, HostFetch&
   STRATA_CHECK(own != own_.end()) << "stage " << stage.number();
   stage.parameters().FinishGradients();
   if (context_.model_axis) SumPartialGradients(stage.parameters(), *context_.model_axis);
-  own->reducer->Start();
+  own->reducer->Start(waiting());
   if (!replicas_) own->squares.Take(squares, fetch);
 }
 
@@ -145,6 +145,12 @@ GradientSquares RankStages::SquaresOf(const OwnStage& own) const {
   return GradientSquares(parts);
 }
 
+/// With what reducers may wait while the row runs; null if that could deadlock
+/// (gradient_reducer.h).
+Progress* RankStages::waiting() const {
+  return own_.size() == 1 || replicas_are_even_ ? &context_.progress : nullptr;
+}
+
 /// Gathers the gradients of all stages. The caller must call a collective of all ranks next.
 void RankStages::GatherGradients() {
   for (const OwnStage& own : own_) own.reducer->GatherGradients(context_.progress);
@@ -153,18 +159,28 @@ void RankStages::GatherGradients() {
 
 std::vector<TensorDigest> RankStages::GradientDigests() {
   GatherGradients();
-  return parameters_->Digests(ParameterTable::What::kGradients, context_.transport);
+  auto digests = parameters_->Digests(ParameterTable::What::kGradients, context_.transport);
+  DropGathered();
+  return digests;
+}
+
+void RankStages::DropGathered() {
+  for (const OwnStage& own : own_) own.reducer->DropGathered();
 }
 
 Value RankStages::GradientHistograms(double divisor) {
   GatherGradients();
-  return parameters_->Histograms(divisor, context_.transport);
+  Value histograms = parameters_->Histograms(divisor, context_.transport);
+  DropGathered();
+  return histograms;
 }
 
 at::Tensor RankStages::CopyTensor(const std::string& path, ParameterTable::What what) {
   if (what == ParameterTable::What::kGradients) GatherGradients();
   context_.progress.WaitForAll();
-  return parameters_->Copy(path, what);
+  at::Tensor copy = parameters_->Copy(path, what);
+  if (what == ParameterTable::What::kGradients) DropGathered();
+  return copy;
 }
 
 void RankStages::Update(double lr_factor, double divisor) {

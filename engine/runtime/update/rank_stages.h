@@ -54,10 +54,14 @@ class RankStages {
   Monitors& monitors() { return monitors_; }
 
   /// True if sums over the replicas start while the backward is still running. Only on
-  /// accelerators, where they run on a stream of their own; on the CPU they would take its cores.
-  /// Only with one stage per rank: with several, replicas with fewer micro-batches might start the
-  /// pieces in another order.
-  bool sums_early() const { return replicas_ && !context_.device.is_cpu() && own_.size() == 1; }
+  /// accelerators, where they run on a stream of their own, or if that frees memory (zero = 2); on
+  /// the CPU they take its cores. Only with one stage per rank: with several, replicas with fewer
+  /// micro-batches might start the pieces in another order.
+  bool sums_early() const {
+    return replicas_ && (!context_.device.is_cpu() || context_.job.zero == 2) && own_.size() == 1;
+  }
+  /// Said before a step: whether all replicas have equally many micro-batches in it.
+  void set_replicas_are_even(bool even) { replicas_are_even_ = even; }
   /// Called in the last backward: the gradients of layers from `layer` on are complete.
   void OnPassed(Stage& stage, int layer);
   /// REDUCE_GRAD: starts to sum the stage's gradients over the replicas. Without replicas, computes
@@ -85,6 +89,8 @@ class RankStages {
 
  private:
   void GatherGradients();
+  void DropGathered();
+  Progress* waiting() const;
   GradientSquares SquaresOf(const OwnStage& own) const;
 
   const RankContext& context_;
@@ -94,6 +100,7 @@ class RankStages {
   std::optional<TieTable> ties_;
   LossScale loss_scale_;
   Monitors monitors_;
+  bool replicas_are_even_ = true;
   std::vector<at::Tensor> kept_state_;  // copies of the layers' buffers, made by KeepState()
 };
 

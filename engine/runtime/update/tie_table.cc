@@ -81,6 +81,7 @@ void TieTable::Add(const TiePlan& tie, int tensor, const Plan& plan,
 void TieTable::Reduce(Progress& progress) {
   for (const Shared& shared : shared_) {
     if (shared.group) progress.WaitFor(&reduces_, &shared.group->awaited());
+    for (const at::Tensor& gradient : shared.uses) NeedZeros(gradient);
     const at::Tensor sum = Sum(shared);
     for (const at::Tensor& gradient : shared.reduced) {
       if (gradient.const_data_ptr() != sum.const_data_ptr()) gradient.view(-1).copy_(sum);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/base/check.h"
+#include "engine/cost/gradient_blocks.h"
 #include "engine/forecast/step_costs.h"
 #include "engine/schedule/generators/generators.h"
 #include "engine/schedule/lowering.h"
@@ -108,7 +109,17 @@ std::vector<RankMemory> Lasting(const Candidate& candidate, const std::vector<St
   for (size_t s = 0; s < stages.size(); ++s) {
     const auto rank = static_cast<size_t>(stage_ranks[s]);
     ranks[rank].weights += stages[s].weight_bytes + stages[s].buffer_bytes;
-    ranks[rank].gradients += stages[s].gradient_bytes;
+    const int64_t bytes = stages[s].gradient_bytes;
+    if (candidate.zero == 2 && candidate.data > 1) {
+      const int64_t blocks = std::min(bytes, 2 * GradientBlockBytes());
+      ranks[rank].late.push_back({.stage = static_cast<int>(s),
+                                  .whole = bytes,
+                                  .share = bytes / candidate.data,
+                                  .first = blocks,
+                                  .only = blocks});
+    } else {
+      ranks[rank].gradients += bytes;
+    }
     state[rank] += StateBytes(candidate, stages[s], training);
   }
   for (size_t r = 0; r < ranks.size(); ++r) {
@@ -211,7 +222,10 @@ Group ReplicasOf(const Candidate& candidate, const Cluster& cluster, int rank) {
 }
 
 double ModelBytes(const Candidate& candidate, const StageCost& stage, const Training& training) {
-  const int64_t bytes = stage.weight_bytes + stage.buffer_bytes + stage.gradient_bytes;
+  // Gradients that come late need not exist when activations take most memory.
+  const bool come_late = candidate.zero == 2 && candidate.data > 1;
+  const int64_t bytes =
+      stage.weight_bytes + stage.buffer_bytes + (come_late ? 0 : stage.gradient_bytes);
   return static_cast<double>(bytes) + StateBytes(candidate, stage, training);
 }
 
