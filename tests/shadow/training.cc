@@ -168,7 +168,9 @@ FakeScript ScriptOf() {
   script.layers[1] = [](testing::FunctionLayer& layer, const Tensors& x, const Pass&) {
     return Tensors{x[0].matmul(layer.weight().t())};
   };
+  script.layers[kSecondOfTwo] = [](auto&, const Tensors& x, const Pass&) { return Tensors{x[1]}; };
   script.infer = [](const TensorSpecs& x) {
+    if (x.size() == 2) return TensorSpecs{x[1]};
     return TensorSpecs{{{x[0].shape[0], 10, 64}, DType::kFloat32}};
   };
   return script;
@@ -176,6 +178,7 @@ FakeScript ScriptOf() {
 
 Job JobOf(const Case& c) {
   Model model = ModelOf(c.model);
+  if (!c.layers.empty()) model.layers = c.layers;
   Value::Map keys = {
       {"parallel", MapOf({{"pipe", c.pipe}, {"data", c.data}, {"model", c.model_axis}})},
       {"schedule", c.schedule},

@@ -20,6 +20,7 @@ struct Case {
   const char* schedule = "1f1b";
   int pipe = 1, data = 1, model_axis = 1;
   Value::Map more = {};  ///< keys of the job
+  std::vector<LayerSpec> layers = {};  ///< in the place of the model's, if there are any
 
   std::string Name() const;
   int ranks() const { return pipe * data * model_axis; }
@@ -41,6 +42,9 @@ struct Outcome {
 using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)>;
 std::vector<std::string> TrainOver(FakeNccl& nccl, const Case& c, const std::string& device,
                                    Outcome& outcome, const Wrap& wrap = nullptr);
+
+/// The id of a scripted layer that returns the second of its two inputs.
+inline constexpr int kSecondOfTwo = 2;
 
 Job JobOf(const Case& c);
 testing::FakeScript ScriptOf();
