@@ -16,6 +16,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/layers/cuda/column_sums.h"
 #include "engine/layers/cuda/kernel_sources.h"
 #include "engine/layers/cuda/launch.h"
 #include "engine/layers/cuda/llama_kernels.h"
@@ -101,6 +102,10 @@ constexpr Mutant kMutants[] = {
     {"common.cuh", "0xffffffffu", "0x7fffffffu", "layer_norm"},
     {"common.cuh", "step = kWarp / 2", "step = kWarp / 4", "layer_norm"},
     {"common.cuh", "if (k < count) to[k]", "if (k <= count) to[k]", "swiglu"},
+    {"column_sums.cu", "__syncthreads();", "", "column_sums"},
+    {"column_sums.cu", "step >= kPacks", "step > kPacks", "column_sums"},
+    {"column_sums.cu", "aligned && count == kPack", "count == kPack", "column_sums"},
+    {"column_sums.cu", "column >= columns", "column > columns", "column_sums"},
     {"norm.cu", "__syncthreads();", "", "rms_norm"},
     {"norm.cu", "column < columns", "column <= columns", "rms_norm"},
     {"norm.cu", "n % kPack == 0 && count > 0", "count > 0", "rms_norm"},
@@ -252,6 +257,9 @@ TEST(KernelsTest, OtherTensorsAreLeftToAten) {
   EXPECT_FALSE(RotateByKernel(x, 10000, 0)) << "no heads";
   EXPECT_FALSE(RotateByKernel(at::ones({1, 1, 2, 3}), 10000, 0)) << "an odd width";
   EXPECT_FALSE(RotateByKernel(at::ones({1, 2, 2, 20}).narrow(3, 0, 16), 10000, 0)) << "gaps";
+  EXPECT_FALSE(AddColumnSumsByKernel(x, at::ones({16}, at::kBFloat16)));
+  EXPECT_FALSE(AddColumnSumsByKernel(x.t(), at::ones({2})));
+  EXPECT_FALSE(AddColumnSumsByKernel(x.to(at::kDouble), at::ones({16})));
   const at::Tensor wide = at::ones({16}, at::kDouble);
   EXPECT_FALSE(
       AdamByKernel({.values = wide, .gradients = wide, .averages = wide, .squares = wide}));

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "engine/base/text.h"
 #include "engine/layers/cuda/adam_kernel.h"
+#include "engine/layers/cuda/column_sums.h"
 #include "engine/layers/cuda/llama_kernels.h"
 #include "engine/layers/cuda/norm_kernels.h"
 #include "engine/layers/layer.h"
@@ -226,6 +228,22 @@ inline KernelCase RotateCase(at::IntArrayRef sizes, bool turned, int64_t first,
           {own, own}};
 }
 
+/// `gap`: elements behind each row that are not the matrix's.
+inline KernelCase ColumnSumsCase(int64_t rows, int64_t columns, int64_t gap, at::ScalarType type) {
+  const at::Tensor x = Normal({rows, columns + gap}, 1).to(type).narrow(1, 0, columns);
+  const at::Tensor before = Normal({columns}, 2);
+  const auto kernel = [=](at::Device device) {
+    const at::Tensor sums = before.to(device).clone();
+    const at::Tensor wide = x.as_strided({rows, columns + gap}, {columns + gap, 1});
+    EXPECT_TRUE(AddColumnSumsByKernel(wide.to(device).narrow(1, 0, columns), sums));
+    return Tensors{sums};
+  };
+  return {Str("column_sums ", rows, " x ", columns, " + ", gap, " ", c10::toString(type)),
+          kernel,
+          [=] { return Tensors{Double(before) + Double(x).sum(0)}; },
+          {1e-6 * std::sqrt(static_cast<double>(rows))}};
+}
+
 /// What differs from the reference; "" = nothing. `got` is on the CPU.
 inline std::string DifferenceOf(const KernelCase& c, const Tensors& got, const Tensors& wanted) {
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -254,6 +272,12 @@ inline std::vector<KernelCase> KernelCases() {
       cases.push_back(AdamCase(count, count % 2 == 0, count % 4 == 1, type));
       cases.push_back(SwigluCase(count, type));
     }
+    for (const auto& [rows, columns] :
+         std::vector<std::pair<int, int>>{{1, 1}, {3, 7}, {9, 8}, {65, 31}, {70, 72}, {1030, 40}}) {
+      cases.push_back(ColumnSumsCase(rows, columns, 0, type));
+    }
+    cases.push_back(ColumnSumsCase(40, 56, 8, type));
+    cases.push_back(ColumnSumsCase(40, 56, 3, type));
     for (const bool turned : {false, true}) {
       cases.push_back(RotateCase({2, 3, 5, 16}, turned, 0, type));
       cases.push_back(RotateCase({2, 5, 3, 64}, turned, 9, type));

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "engine/layers/cuda/column_sums.h"
 #include "engine/layers/kernels/add_to.h"
 #include "engine/layers/kernels/product.h"
 
@@ -47,7 +48,7 @@ void RowProduct::Add() const {
   } else {
     AddTo(dweight, dy.t().mm(x));
   }
-  if (dbias.defined()) dbias.add_(dy.sum(0));
+  if (dbias.defined() && !AddColumnSumsByKernel(dy, dbias)) dbias.add_(dy.sum(0));
 }
 
 }  // namespace strata
