@@ -16,7 +16,7 @@ namespace strata::shadow {
 
 /// What trains: a model by name and how its ranks work together.
 struct Case {
-  const char* model = "dense";  ///< "dense", "large", "images", "tokens", "tied", "skips", "llama"
+  const char* model = "dense";  ///< "dense", "large", "images", "tokens", "tied", "skips", "llama", "residuals"
   const char* schedule = "1f1b";
   int pipe = 1, data = 1, model_axis = 1;
   Value::Map more = {};  ///< keys of the job
@@ -46,6 +46,7 @@ std::vector<std::string> TrainOver(FakeNccl& nccl, const Case& c, const std::str
 /// The id of a scripted layer that returns the second of its two inputs.
 inline constexpr int kSecondOfTwo = 2;
 
+std::vector<LayerSpec> LayersOf(const std::string& model);
 Job JobOf(const Case& c);
 testing::FakeScript ScriptOf();
 /// The plan for `device`: "shadow" is a device of plans only, which no job can have.

@@ -12,11 +12,13 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
 #include "engine/layers/cuda/column_sums.h"
+#include "engine/layers/cuda/dropout_kernels.h"
 #include "engine/layers/cuda/kernel_sources.h"
 #include "engine/layers/cuda/launch.h"
 #include "engine/layers/cuda/llama_kernels.h"
@@ -76,6 +78,35 @@ TEST(KernelsTest, HaveAtensNumbersInFloat64AndEqualBitsInEachOrder) {
   for (const KernelCase& c : testing::KernelCases()) EXPECT_EQ(ErrorOf(c), "");
 }
 
+/// So it does not matter which of them a plan runs.
+TEST(KernelsTest, ASumWithItsNormHasTheBitsOfOneAfterTheOther) {
+  const OnCpu on_cpu;
+  for (const at::ScalarType type : testing::kTypes) {
+    const Parameter weight = {.name = "weight", .value = testing::Leaf(testing::Normal({24}, 1))};
+    const NormCall call = {.width = 24, .weight = &weight, .eps = 1e-5};
+    const auto run = [&](bool together) {
+      weight.value.mutable_grad().reset();
+      const at::Tensor x = testing::Leaf(testing::Normal({50, 24}, 2).to(type));
+      const at::Tensor f = testing::Leaf(testing::Normal({50, 24}, 3).to(type));
+      const SumCall sum = {x, f, {0.2, 5}};
+      SumAndNorm both;
+      if (together) {
+        both = SumAndNormByKernel(sum, call, Pass()).value();
+      } else {
+        both.sum = SumByKernel(sum);
+        both.norm = NormByKernel(both.sum, call, Pass()).value();
+      }
+      const at::Tensor y = both.norm.mul(both.norm).add(both.sum.mul(3));
+      y.sum().backward();
+      return Tensors{both.sum, both.norm, x.grad(), f.grad(), weight.value.grad()};
+    };
+    const Tensors together = run(true), apart = run(false);
+    for (size_t i = 0; i < apart.size(); ++i) {
+      EXPECT_TRUE(SameBits(together[i], apart[i])) << type << ", tensor " << i;
+    }
+  }
+}
+
 TEST(KernelsTest, TheTableIsThatOfTheCpu) {
   std::vector<std::string> names, on_cpu;
   for (const KernelEntry& kernel : Kernels()) {
@@ -112,6 +143,14 @@ constexpr Mutant kMutants[] = {
     {"norm.cu", "row < end;", "row <= end;", "rms_norm"},
     {"norm.cu", "partial, at + n", "partial, at + n - 1", "layer_norm"},
     {"norm.cu", "- mean_g", "", "layer_norm"},
+    {"norm.cu", "Plus(v[k], dropped[k])", "v[k]", "sum of"},
+    {"norm.cu", "seed, keep, at, dropped", "seed, keep, c.first, dropped", "sum of"},
+    {"norm.cu", "Plus(Rounded<Element>(g[k]), xhat[k])", "g[k]", "sum of"},
+    {"norm.cu", "seed, keep, at, g", "seed + 1, keep, at, g", "sum of"},
+    {"common.cuh", "i / 4 + part", "i / 4", "dropout"},
+    {"common.cuh", "(i + k) / 4).v", "i / 4).v", "sum of"},
+    {"common.cuh", "round < 10", "round < 9", "dropout"},
+    {"dropout.cu", "if (x != nullptr)", "if (false)", "dropout"},
     {"adamw.cu", "aligned = here == kPack", "aligned = true", "adamw"},
     {"adamw.cu", "keep_square * v[k] +", "", "adamw"},
     {"swiglu.cu", "* (1 + g[k] * (1 - sigmoid))", "", "swiglu"},
@@ -172,6 +211,13 @@ TEST(KernelsTest, LayersUseThem) {
   };
   const Value::Map attention = {
       {"dim", 32}, {"num_heads", 4}, {"num_kv_heads", 2}, {"rope_theta", 10000.0}};
+  const auto holding = [](const char* type, std::vector<LayerSpec> children) {
+    return MakeLayer(type, {}, {}, std::move(children), "");
+  };
+  const LayerSpec norm = spec("LayerNorm", {{"normalized_shape", 24}});
+  const auto encoder = [](bool norm_first) {
+    return Value::Map{{"d_model", 24}, {"nhead", 3}, {"dropout", 0.0}, {"norm_first", norm_first}};
+  };
   const Used all[] = {
       {spec("LayerNorm", {{"normalized_shape", Value::IntList({24})}}), {3, 5, 24}, 6},
       {spec("LayerNorm", {{"normalized_shape", Value::IntList({3, 5})}}), {4, 3, 5}, 6},
@@ -179,7 +225,14 @@ TEST(KernelsTest, LayersUseThem) {
       {spec("RMSNorm", {{"normalized_shape", 24}}), {3, 5, 24}, 6},
       {spec("SwiGLU", {{"dim", 16}, {"hidden", 24}}), {2, 5, 16}, 4},
       {spec("RotaryEmbedding", {{"dim", 16}}), {2, 3, 5, 16}, 4},
-      {spec("GroupedQueryAttention", attention), {2, 6, 32}, 8}};
+      {spec("GroupedQueryAttention", attention), {2, 6, 32}, 8},
+      // Two norms and a sum forward, one of them together; four backward.
+      {holding("Sequential", {holding("Residual", {norm}), norm}), {3, 5, 24}, 12},
+      {holding("Sequential", {holding("Residual", {norm}), spec("Identity", {}), norm}),
+       {3, 5, 24},
+       14},
+      {spec("TransformerEncoderLayer", encoder(false)), {3, 2, 24}, 20},
+      {spec("TransformerEncoderLayer", encoder(true)), {3, 2, 24}, 22}};
   for (const Used& used : all) {
     const at::Tensor input = testing::Normal(used.input, 5);
     const Trained without = TrainTwice(used.spec, input);
@@ -252,6 +305,10 @@ TEST(KernelsTest, OtherTensorsAreLeftToAten) {
   EXPECT_FALSE(norm(x.t(), at::ones({2})));
   EXPECT_FALSE(norm(at::ones({33}).narrow(0, 1, 32).view({2, 16}), at::ones({16}))) << "unaligned";
   EXPECT_FALSE(norm(at::ones({0, 16}), at::ones({16})));
+  EXPECT_FALSE(AreForSum(x, x.to(at::kHalf)));
+  EXPECT_FALSE(AreForSum(x, at::ones({16})));
+  EXPECT_FALSE(AreForSum(x.t(), x.t()));
+  EXPECT_FALSE(IsForDropout(x.to(at::kDouble)));
   EXPECT_FALSE(SwigluByKernel(x, x.to(at::kHalf)));
   EXPECT_FALSE(SwigluByKernel(x.t(), x.t()));
   EXPECT_FALSE(RotateByKernel(x, 10000, 0)) << "no heads";
