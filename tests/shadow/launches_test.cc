@@ -155,9 +155,9 @@ TEST_P(LaunchesTest, OfAStep) {
 const Value::Map kAdam = {{"clip", 1.0}};
 const Value::Map kSgd = {{"optimizer", MapOf({{"1", "sgd"}, {"lr", 0.1}, {"momentum", 0.9}})}};
 INSTANTIATE_TEST_SUITE_P(Of, LaunchesTest,
-                         ::testing::Values(Network{"GPT-2", "tokens", Gpt2, kAdam, 952},
-                                           Network{"Llama 1.1B", "tokens", Llama, kAdam, 1248},
-                                           Network{"Transformer", "tokens", Transformer, {}, 983},
+                         ::testing::Values(Network{"GPT-2", "tokens", Gpt2, kAdam, 857},
+                                           Network{"Llama 1.1B", "tokens", Llama, kAdam, 853},
+                                           Network{"Transformer", "tokens", Transformer, {}, 911},
                                            Network{"ResNet-50", "images", Resnet50, kSgd, 804}),
                          [](const auto& network) {
                            std::string name = network.param.name;

@@ -21,15 +21,12 @@ bool AddColumnSumsByKernel(const at::Tensor& rows, const at::Tensor& sums) {
   if (count > std::numeric_limits<int>::max()) return false;
   const bool aligned = reinterpret_cast<uintptr_t>(rows.const_data_ptr()) % kVector == 0 &&
                        (stride % kPack == 0 || count == 1);
-  const auto elements = static_cast<size_t>((count - 1) * stride + columns);
-  const KernelArgument matrix(const_cast<void*>(rows.const_data_ptr()),
-                              elements * rows.element_size());
   LaunchOn(rows, *launcher,
            {.name = "column_sums",
             .element = *element,
             .grid_x = static_cast<unsigned>((columns + kColumnsOfBlock - 1) / kColumnsOfBlock),
             .block = count < kManyRows ? 128U : 1024U,
-            .arguments = {matrix, Memory(sums), static_cast<int>(count), static_cast<int>(columns),
+            .arguments = {Memory(rows), Memory(sums), static_cast<int>(count), static_cast<int>(columns),
                           stride, static_cast<int>(aligned)}});
   return true;
 }

@@ -27,6 +27,7 @@
 #include "engine/layers/cuda/testing_kernels.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/linear.h"
 #include "engine/layers/testing.h"
 
 namespace strata {
@@ -154,6 +155,10 @@ constexpr Mutant kMutants[] = {
     {"adamw.cu", "aligned = here == kPack", "aligned = true", "adamw"},
     {"adamw.cu", "keep_square * v[k] +", "", "adamw"},
     {"swiglu.cu", "* (1 + g[k] * (1 - sigmoid))", "", "swiglu"},
+    {"swiglu.cu", "i / width * stride", "i / width * width", "swiglu of halves"},
+    {"swiglu.cu", "halves ? dgate : dup, halves ? width : 0", "halves ? dgate : dup, 0",
+     "swiglu of"},
+    {"rotary.cu", "token * y_token_stride", "token * token_stride", "rotate"},
     {"rotary.cu", "&& head < heads", "", "rotate"},
     {"rotary.cu", "b[k] = right * cosine[k] + sign *", "b[k] = right * cosine[k] +", "rotate"},
 };
@@ -249,6 +254,37 @@ TEST(KernelsTest, LayersUseThem) {
   }
 }
 
+/// The weights of a SwiGLU's first two layers are joined if they lie side by side and both learn.
+TEST(KernelsTest, WeightsSideBySideAreJoined) {
+  const RandomScope scope(1);
+  const std::unique_ptr<Layer> gate = NewLinear(16, 8, /*bias=*/false);
+  const std::unique_ptr<Layer> up = NewLinear(16, 8, /*bias=*/false);
+  Layer* const both[] = {gate.get(), up.get()};
+  EXPECT_FALSE(JoinedWeights(both)) << "no gradients";
+  const at::Tensor values = at::arange(256, at::kFloat), grads = values.neg();
+  const auto place = [&](Layer& layer, int64_t begin) {
+    Parameter& weight = layer.parameters()[0];
+    const auto part = [&](const at::Tensor& of) { return of.narrow(0, begin, 128).view({8, 16}); };
+    weight.value = part(values).variable_data().set_requires_grad(true);
+    weight.grad = part(grads);
+  };
+  place(*gate, 0);
+  place(*up, 128);
+  const std::optional<Parameter> joined = JoinedWeights(both);
+  ASSERT_TRUE(joined);
+  EXPECT_TRUE(SameBits(joined->value, values.view({16, 16})));
+  EXPECT_EQ(joined->grad.const_data_ptr(), grads.const_data_ptr());
+  EXPECT_TRUE(joined->value.is_leaf() && joined->value.requires_grad());
+  up->parameters()[0].frozen = true;
+  EXPECT_FALSE(JoinedWeights(both));
+  up->parameters()[0].frozen = false;
+  up->parameters()[0].grad = up->parameters()[0].grad.clone();
+  EXPECT_FALSE(JoinedWeights(both));
+  place(*gate, 128);
+  place(*up, 0);
+  EXPECT_FALSE(JoinedWeights(both)) << "in the other order";
+}
+
 TEST(KernelsTest, TheVariableTurnsThemOff) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which reads the variable anew
   const auto ask = [](const char* value) {
@@ -311,6 +347,9 @@ TEST(KernelsTest, OtherTensorsAreLeftToAten) {
   EXPECT_FALSE(IsForDropout(x.to(at::kDouble)));
   EXPECT_FALSE(SwigluByKernel(x, x.to(at::kHalf)));
   EXPECT_FALSE(SwigluByKernel(x.t(), x.t()));
+  EXPECT_FALSE(SwigluOfHalvesByKernel(at::ones({2, 3})));
+  EXPECT_FALSE(SwigluOfHalvesByKernel(x.t()));
+  EXPECT_FALSE(SwigluOfHalvesByKernel(x.to(at::kDouble)));
   EXPECT_FALSE(RotateByKernel(x, 10000, 0)) << "no heads";
   EXPECT_FALSE(RotateByKernel(at::ones({1, 1, 2, 3}), 10000, 0)) << "an odd width";
   EXPECT_FALSE(RotateByKernel(at::ones({1, 2, 2, 20}).narrow(3, 0, 16), 10000, 0)) << "gaps";

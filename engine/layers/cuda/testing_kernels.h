@@ -259,6 +259,27 @@ inline KernelCase SwigluCase(int64_t count, at::ScalarType type) {
       {own, own, own}};
 }
 
+/// gate and up are the halves of each row.
+inline KernelCase SwigluOfHalvesCase(int64_t rows, int64_t width, at::ScalarType type) {
+  const at::Tensor x = Normal({rows, 2 * width}, 1).mul(3).to(type);
+  const at::Tensor dy = Normal({rows, width}, 2).to(type);
+  const auto run = [=](const auto& convert, const auto& apply) {
+    const at::Tensor in = Leaf(convert(x)), y = apply(in);
+    return Tensors{y, GradientsOf(y, convert(dy), {in})[0]};
+  };
+  return {Str("swiglu of halves ", rows, " x ", width, " ", c10::toString(type)),
+          [=](at::Device device) {
+            return run([=](const at::Tensor& t) { return t.to(device); },
+                       [](const at::Tensor& t) { return SwigluOfHalvesByKernel(t).value(); });
+          },
+          [=] {
+            return run(Double, [=](const at::Tensor& t) {
+              return at::silu(t.narrow(1, 0, width)).mul(t.narrow(1, width, width));
+            });
+          },
+          {2 * Rounding(type), 2 * Rounding(type)}};
+}
+
 /// As Rotate() of llama.cc, in float64.
 inline at::Tensor Rotated(const at::Tensor& x, double theta, int64_t first) {
   const int64_t half = x.size(-1) / 2;
@@ -271,20 +292,26 @@ inline at::Tensor Rotated(const at::Tensor& x, double theta, int64_t first) {
   return at::cat({a * c - b * s, b * c + a * s}, -1);
 }
 
-/// `turned`: the heads lie behind the tokens, as a projection gives them.
-inline KernelCase RotateCase(at::IntArrayRef sizes, bool turned, int64_t first,
-                             at::ScalarType type) {
+/// `turned`: the heads lie behind the tokens, as a projection gives them. Then they are a part of
+/// the projection, with `gap` further heads between two tokens.
+inline KernelCase RotateCase(at::IntArrayRef sizes, bool turned, int64_t first, at::ScalarType type,
+                             int64_t gap = 0) {
   const auto heads = [&](uint64_t seed) {
     std::vector<int64_t> own = sizes.vec();
     if (turned) std::swap(own[1], own[2]);
-    const at::Tensor x = Normal(own, seed).to(type);
+    own[2] += gap;
+    const at::Tensor x = Normal(own, seed).to(type).narrow(2, 0, own[2] - gap);
     return turned ? x.transpose(1, 2) : x;
   };
   const at::Tensor x = heads(1), dy = heads(2);
   const auto kernel = [=](at::Device device) {
-    const at::Tensor input = Leaf(x, device);
+    at::Tensor input = Leaf(x, device);
+    if (gap > 0) {
+      input = at::empty_strided(x.sizes(), x.strides(), x.options().device(device));
+      input.copy_(x).set_requires_grad(true);
+    }
     const at::Tensor y = RotateByKernel(input, 10000, first).value();
-    EXPECT_EQ(y.strides(), x.strides());
+    EXPECT_TRUE(gap > 0 ? y.transpose(1, 2).is_contiguous() : y.strides() == x.strides());
     return Tensors{y, GradientsOf(y, dy.to(device), {input})[0]};
   };
   const auto reference = [=] {
@@ -364,6 +391,11 @@ inline std::vector<KernelCase> KernelCases() {
       cases.push_back(RotateCase({1, 9, 40, 32}, turned, 0, type));
       cases.push_back(RotateCase({3, 1, 2, 2}, turned, 1, type));
       cases.push_back(RotateCase({2, 2, 3, 22}, turned, 100, type));
+    }
+    cases.push_back(RotateCase({2, 3, 5, 16}, true, 0, type, 2));
+    for (const auto& [rows, width] :
+         std::vector<std::pair<int, int>>{{1, 1}, {3, 8}, {5, 7}, {40, 24}}) {
+      cases.push_back(SwigluOfHalvesCase(rows, width, type));
     }
   }
   return cases;
