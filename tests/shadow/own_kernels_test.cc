@@ -95,6 +95,18 @@ TEST(OwnKernelCopiesTest, FollowAveragesAndReplicas) {
   }
 }
 
+/// Ranks of the model axis use their parts of the numbers that one rank draws.
+TEST(OwnKernelAxisTest, DropsTheSameElements) {
+  const Launcher launcher;
+  const Value::Map more = {{"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 8}})}};
+  const Outcome one = Train({"tokens", "1f1b", 1, 1, 1, more}, "shadow");
+  const Outcome two = Train({"tokens", "1f1b", 1, 1, 2, more}, "shadow", "nccl");
+  ASSERT_EQ(one.losses.size(), two.losses.size());
+  for (size_t i = 0; i < one.losses.size(); ++i) {
+    EXPECT_NEAR(two.losses[i], one.losses[i], 1e-5 * one.losses[i]) << i;
+  }
+}
+
 /// Replicas sum a piece of the gradients once the backward has passed its first layer. Here a piece
 /// of 16 MiB begins with a norm whose backward runs with that of the layer before.
 TEST(OwnKernelReplicasTest, SumNoGradientOfANormTooEarly) {
