@@ -101,11 +101,7 @@ class Residual : public Sequential {
     }
     return outputs;
   }
-  /// A body that begins with a layer that holds the norm may use x a third time, and the order of
-  /// three gradients would depend on whether they run together.
-  NormAfterSum* first_norm() override {
-    return is_first_ && !chain().empty() ? dynamic_cast<NormAfterSum*>(chain()[0]) : nullptr;
-  }
+  NormAfterSum* first_norm() override { return is_first_ ? Sequential::first_norm() : nullptr; }
   void set_next_norm(NormAfterSum* norm) override { next_norm_ = is_last_ ? norm : nullptr; }
 
   /// The first part must not overwrite x, which is needed for the sum. A later part's body reads a

@@ -5,7 +5,8 @@
 //   Residual{LayerNorm, ...}    the norm is called with that sum, and returns what it has kept
 //
 // LinkNorms() tells each layer which norm follows its sum. The bits are those of one kernel after
-// the other, so it does not matter which layers a plan's cuts separate.
+// the other, so it does not matter which layers a plan's cuts separate. That holds for a sum with
+// several users too: the norm is the first of them, so that autograd adds its gradient last.
 #pragma once
 
 #include <ATen/core/Tensor.h>

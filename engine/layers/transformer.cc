@@ -77,11 +77,8 @@ class TransformerLayer : public CompositeLayer, public BeginsWithNorm, public En
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
-  /// Not of a decoder, which uses its input a third time, as memory: the order of three gradients
-  /// would depend on whether the norm runs with the sum before it.
   NormAfterSum* first_norm() override {
-    if (!norm_first_ || attentions_.size() > 1) return nullptr;
-    return NormAt(attentions_[0] ? 0 : norms_.size() - 1);
+    return norm_first_ ? NormAt(attentions_[0] ? 0 : norms_.size() - 1) : nullptr;
   }
   void set_next_norm(NormAfterSum* norm) override { next_norm_ = norm; }
 

@@ -93,6 +93,9 @@ Model Residuals() {
   for (int i = 0; i < 2; ++i) {
     layers.push_back(Make("TransformerEncoderLayer", {16, 4}, encoder));
   }
+  // These use three times what they normalise.
+  layers.push_back(Make("TransformerDecoderLayer", {16, 4}, encoder));
+  layers.push_back(block({block({Make("LayerNorm", {16}), Make("Linear", {16, 16})})}));
   layers.insert(layers.end(), {Make("LayerNorm", {16}), Make("Linear", {16, 96})});
   return {layers, Tokens().keys};
 }
