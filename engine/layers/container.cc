@@ -5,16 +5,19 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/base/check.h"
 #include "engine/layers/composite.h"
+#include "engine/layers/dropout.h"
 #include "engine/layers/families.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/parts.h"
 #include "engine/layers/random/random.h"
+#include "engine/layers/residual.h"
 
 namespace strata {
 namespace {
@@ -22,7 +25,7 @@ namespace {
 /// Runs its layers one after the other. A part runs only its own layers. Initial values are drawn
 /// in one sequence through all layers. So a part also builds, and drops, the layers before its own,
 /// unless something was drawn already: then the parts before it were built in the same RandomScope.
-class Sequential : public CompositeLayer {
+class Sequential : public CompositeLayer, public BeginsWithNorm, public EndsWithSum {
  public:
   Sequential(const LayerSpec& spec, const BuildContext& context) {
     const ChildRange own = RangeOf(spec);
@@ -32,12 +35,16 @@ class Sequential : public CompositeLayer {
       if (i >= own.begin) chain_.push_back(Adopt(LayerPath(child, i), std::move(layer)));
     }
     AllowOverwriting(chain_);
+    LinkNorms(chain_);
   }
 
   Tensors Forward(const Tensors& inputs, const Pass& pass) override {
-    Tensors tensors = inputs;
-    for (Layer* layer : chain_) tensors = layer->Forward(tensors, pass);
-    return tensors;
+    return Run(chain_, inputs, pass);
+  }
+  NormAfterSum* first_norm() override { return chain_.empty() ? nullptr : FirstNormOf(*chain_[0]); }
+  void set_next_norm(NormAfterSum* norm) override {
+    auto* const sum = chain_.empty() ? nullptr : dynamic_cast<EndsWithSum*>(chain_.back());
+    if (sum) sum->set_next_norm(norm);
   }
 
   void set_may_overwrite_input(bool may) override {
@@ -52,6 +59,13 @@ class Sequential : public CompositeLayer {
     }
     return OutputMemory::kInput;
   }
+
+ protected:
+  static Tensors Run(std::span<Layer* const> chain, Tensors tensors, const Pass& pass) {
+    for (Layer* layer : chain) tensors = layer->Forward(tensors, pass);
+    return tensors;
+  }
+  std::span<Layer* const> chain() const { return chain_; }
 
  private:
   std::vector<Layer*> chain_;
@@ -70,15 +84,25 @@ class Residual : public Sequential {
   Tensors Forward(const Tensors& inputs, const Pass& pass) override {
     const auto end = is_first_ ? inputs.end() : inputs.end() - 1;
     Tensors x(inputs.begin(), end);
-    Tensors outputs = Sequential::Forward(is_first_ ? x : Tensors(end, inputs.end()), pass);
+    // A dropout at the end of the body is part of the sum.
+    std::span<Layer* const> body = chain();
+    std::optional<double> dropout;
+    if (is_last_ && !body.empty()) dropout = DropoutOf(*body.back());
+    if (dropout) body = body.first(body.size() - 1);
+    Tensors outputs = Run(body, is_first_ ? x : Tensors(end, inputs.end()), pass);
     if (!is_last_) {
       x.insert(x.end(), outputs.begin(), outputs.end());
       return x;
     }
     STRATA_CHECK(outputs.size() == x.size());
-    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = x[i].add(outputs[i]);
+    NormAfterSum* const norm = x.size() == 1 ? next_norm_ : nullptr;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      outputs[i] = ResidualSum(x[i], outputs[i], dropout.value_or(0), norm, pass);
+    }
     return outputs;
   }
+  NormAfterSum* first_norm() override { return is_first_ ? Sequential::first_norm() : nullptr; }
+  void set_next_norm(NormAfterSum* norm) override { next_norm_ = is_last_ ? norm : nullptr; }
 
   /// The first part must not overwrite x, which is needed for the sum. A later part's body reads a
   /// tensor of its own, which it may overwrite.
@@ -95,6 +119,7 @@ class Residual : public Sequential {
 
  private:
   const bool is_first_, is_last_;
+  NormAfterSum* next_norm_ = nullptr;
 };
 
 /// num_layers copies of a layer, and a norm after them if there is one. All copies start with the
@@ -117,6 +142,9 @@ class Stack : public CompositeLayer {
       stack_.push_back(Adopt("layers." + std::to_string(i), std::move(layer)));
     }
     if (spec.children.size() > 1) norm_ = Adopt("norm", build(spec.children[1]));
+    std::vector<Layer*> chain = stack_;
+    if (norm_) chain.push_back(norm_);
+    LinkNorms(chain);
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 

@@ -83,9 +83,16 @@ Traced ApplyAdaptiveMean(LayerTape& tape, const Traced& x, const TensorSpec& out
   return y;
 }
 
+Traced DropOnGpu(LayerTape& tape, const Traced& x) {
+  const Traced y = tape.Fresh(x);
+  tape.Touch(x.bytes() + y.bytes(), x.bytes() + y.bytes());
+  return y;
+}
+
 Traced ApplyDropout(LayerTape& tape, const Traced& x, double p) {
   if (p == 0) return x;
   const LayerTape::Part part(tape, "Dropout");
+  if (!tape.host().is_cpu) return DropOnGpu(tape, x);
   tape.Keep(tape.Fresh(x));  // the factors
   const Traced y = tape.Fresh(x);
   TouchElements(tape, x, y);

@@ -42,6 +42,8 @@ Traced Apply(LayerTape& tape, const Traced& x, bool keeps_output);
 /// ATen calls at::mean, whose backward does not.
 Traced ApplyAdaptiveMean(LayerTape& tape, const Traced& x, const TensorSpec& output, size_t dims);
 Traced ApplyDropout(LayerTape& tape, const Traced& x, double p);
+/// A dropout of elements on a GPU: our kernel draws the factors in both passes and keeps none.
+Traced DropOnGpu(LayerTape& tape, const Traced& x);
 Traced Normalize(LayerTape& tape, const Traced& x, double statistics);
 
 /// Adds a product y = x W of `flops` operations. `weights` is the number of elements of W.

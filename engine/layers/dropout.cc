@@ -20,8 +20,10 @@
 #include <vector>
 
 #include "engine/base/tensors/dry_run.h"
+#include "engine/layers/cuda/dropout_kernels.h"
 #include "engine/layers/families.h"
 #include "engine/layers/kernels/dropped_relu.h"
+#include "engine/layers/random/random.h"
 #include "engine/layers/unary.h"
 
 namespace strata {
@@ -36,6 +38,10 @@ at::Tensor Kept(at::IntArrayRef sizes, const at::TensorOptions& options, double 
 
 /// Draws dropout's factors, 0 or 1 / (1 - p), for a tensor of these sizes.
 at::Tensor Factors(at::IntArrayRef sizes, const at::TensorOptions& options, double p) {
+  if (!options.device().is_cpu()) {
+    const at::Tensor ones = at::ones(sizes, options);
+    if (IsForDropout(ones)) return DropoutByKernel(ones, {p, DrawSeed()});
+  }
   return Kept(sizes, options, p).div_(1 - p);
 }
 
@@ -48,6 +54,8 @@ class Dropout : public UnaryLayer {
         axis_(spec.input_shard ? context.axis : nullptr),
         dim_(spec.input_shard.value_or(-1)) {}
   OutputMemory output_memory() const override { return OutputMemory::kInput; }
+  bool is_apart() const { return !axis_; }
+  double p() const { return p_; }
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
@@ -149,6 +157,7 @@ at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part
   // order in memory, which depends on the plan (tensors received over a link are contiguous). So x
   // is made contiguous.
   if (!x.is_cpu() && training && p > 0 && p < 1) {
+    if (IsForDropout(x)) return DropoutByKernel(x, {p, DrawSeed()});
     return std::get<0>(at::_fused_dropout(x.contiguous(), 1 - p));
   }
   return at::dropout(x, p, training);
@@ -169,6 +178,11 @@ at::Tensor DroppedRelu(const at::Tensor& x, double p, bool training, const Part&
     torch::autograd::set_history(y, node);
   }
   return y;
+}
+
+std::optional<double> DropoutOf(const Layer& layer) {
+  const auto* const dropout = dynamic_cast<const Dropout*>(&layer);
+  return dropout && dropout->is_apart() ? std::make_optional(dropout->p()) : std::nullopt;
 }
 
 LayerTable DropoutLayers() { return kLayers; }

@@ -3,7 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "engine/layers/axis/crossing.h"
+#include "engine/layers/layer.h"
 
 namespace strata {
 
@@ -16,5 +19,8 @@ at::Tensor ApplyDropout(const at::Tensor& x, double p, bool training, const Part
 /// ApplyDropout(relu(x)). On the CPU this keeps one tensor for the backward instead of two, and
 /// mostly takes a single pass over the elements.
 at::Tensor DroppedRelu(const at::Tensor& x, double p, bool training, const Part& part = {});
+
+/// The probability of a layer Dropout that draws for its own tensor alone; none for other layers.
+std::optional<double> DropoutOf(const Layer& layer);
 
 }  // namespace strata

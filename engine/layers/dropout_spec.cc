@@ -12,6 +12,11 @@ TensorSpec Infer(const LayerSpec&, const TensorSpec& input) {
   return input;
 }
 
+double OfElements(const Traced& x) { return x.elements(); }
+double OfChannels(const Traced& x) {
+  return static_cast<double>(x.spec.shape[0] * x.spec.shape[1]);
+}
+
 /// The cost rule of a dropout. `factors` returns the number of random factors for an input.
 /// `shifts` is for AlphaDropout, which also adds a tensor made of the factors.
 CostRule Cost(double (*factors)(const Traced& x), bool shifts = false) {
@@ -20,6 +25,7 @@ CostRule Cost(double (*factors)(const Traced& x), bool shifts = false) {
                         const TensorSpecs&) -> std::vector<Traced> {
         const Traced& x = inputs[0];
         if (spec.Number("p") == 0) return {x};
+        if (factors == OfElements && !shifts && !tape.host().is_cpu) return {DropOnGpu(tape, x)};
         const Traced mask = tape.Fresh(x, factors(x));
         tape.Keep(mask);
         const Traced y = tape.Fresh(x);
@@ -28,11 +34,6 @@ CostRule Cost(double (*factors)(const Traced& x), bool shifts = false) {
         if (shifts) tape.Scratch(mask.bytes(), 0);
         return {y};
       };
-}
-
-double OfElements(const Traced& x) { return x.elements(); }
-double OfChannels(const Traced& x) {
-  return static_cast<double>(x.spec.shape[0] * x.spec.shape[1]);
 }
 
 LayerType Dropout(std::string name, const char* what, std::string help, CostRule cost) {

@@ -156,6 +156,30 @@ at::Tensor ApplyLinear(const at::Tensor& x, const Parameter& weight, const Param
   return weight.low_rank ? AddLowRank(*weight.low_rank, x, std::move(y), pass) : y;
 }
 
+std::optional<Parameter> JoinedWeights(std::span<Layer* const> linears) {
+  const Parameter& first = linears[0]->parameters()[0];
+  int64_t rows = 0, elements = 0;
+  for (Layer* const linear : linears) {
+    const Parameter& next = linear->parameters()[0];
+    if (next.frozen || next.low_rank || !next.grad.defined()) return std::nullopt;
+    const auto goes_on = [&](const at::Tensor& one, const at::Tensor& other) {
+      return other.is_contiguous() && other.is_alias_of(one) && other.dtype() == one.dtype() &&
+             other.storage_offset() == one.storage_offset() + elements;
+    };
+    if (!goes_on(first.value, next.value) || !goes_on(first.grad, next.grad)) return std::nullopt;
+    rows += next.value.size(0);
+    elements += next.value.numel();
+  }
+  const at::NoGradGuard no_grad;
+  const auto whole = [&](const at::Tensor& part) {
+    return part.variable_data().as_strided({rows, part.size(1)}, {part.size(1), 1});
+  };
+  Parameter joined = first;
+  joined.value = whole(first.value).variable_data().set_requires_grad(true);
+  joined.grad = whole(first.grad);
+  return joined;
+}
+
 std::unique_ptr<Layer> NewLinear(int64_t in_features, int64_t out_features, bool bias, Ends ends) {
   return std::make_unique<Linear>(in_features, out_features, bias, std::move(ends));
 }

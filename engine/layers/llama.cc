@@ -1,20 +1,25 @@
 // The parts of Llama's blocks: RotaryEmbedding, GroupedQueryAttention and SwiGLU.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/base/check.h"
 #include "engine/layers/attention.h"
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/composite.h"
+#include "engine/layers/cuda/launch.h"
 #include "engine/layers/cuda/llama_kernels.h"
 #include "engine/layers/families.h"
 #include "engine/layers/kept_tokens.h"
@@ -49,7 +54,7 @@ at::Tensor Rotate(const at::Tensor& x, double theta) {
 class ProjectionLayer : public CompositeLayer {
  public:
   ProjectionLayer(const LayerSpec& spec, const BuildContext& context)
-      : axis_(SplitOf(spec).empty() ? nullptr : context.axis) {}
+      : axis_(SplitOf(spec).empty() ? nullptr : context.axis), is_tied_(!spec.tied_key.empty()) {}
 
   Tensors Forward(const Tensors& inputs, const Pass& pass) final {
     STRATA_CHECK(inputs.size() == 1) << inputs.size() << " tensors for a layer of one";
@@ -66,9 +71,21 @@ class ProjectionLayer : public CompositeLayer {
     return Adopt(name, NewLinear(in, out, /*bias=*/false, std::move(ends)));
   }
   virtual at::Tensor Apply(const at::Tensor& x, const Pass& pass) = 0;
+  /// The outputs of several layers by one product, one behind the other in the last dim. Only where
+  /// our kernels run, which take such a result apart without a copy. Not for a tied layer: whether
+  /// its gradients lie side by side depends on the plan.
+  std::optional<at::Tensor> Together(const at::Tensor& x, std::initializer_list<Layer*> layers,
+                                     const Pass& pass) const {
+    if (is_tied_ || !KernelsFor(x) || !KernelElementOf(x.scalar_type())) return std::nullopt;
+    if (at::GradMode::is_enabled() && !pass.weight_gradients) return std::nullopt;
+    const std::optional<Parameter> joined = JoinedWeights(std::vector<Layer*>(layers));
+    if (!joined) return std::nullopt;
+    return ApplyLinear(x, *joined, nullptr, pass);
+  }
 
  private:
   const std::shared_ptr<AxisComm> axis_;  // null: every rank has the whole layer
+  const bool is_tied_;
 };
 
 class GroupedQueryAttention : public ProjectionLayer {
@@ -88,8 +105,16 @@ class GroupedQueryAttention : public ProjectionLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
-    const auto heads = [&](Layer* projection) {  // (N, H, T, D)
-      return projection->Forward({x}, pass)[0].unflatten(2, {-1, head_}).transpose(1, 2);
+    at::Tensor projected[3];
+    if (const auto all = Together(x, {q_, k_, v_}, pass)) {
+      const auto width = [](Layer* layer) { return layer->parameters()[0].value.size(0); };
+      const auto parts = all->split_with_sizes({width(q_), width(k_), width(v_)}, -1);
+      std::ranges::copy(parts, projected);
+    } else {
+      for (int i = 0; Layer * layer : {q_, k_, v_}) projected[i++] = layer->Forward({x}, pass)[0];
+    }
+    const auto heads = [&](int i) {  // (N, H, T, D)
+      return projected[i].unflatten(2, {-1, head_}).transpose(1, 2);
     };
     const auto turned = [&](const at::Tensor& t) {
       return theta_.is_null() ? t : Rotate(t, theta_.as_double());
@@ -97,9 +122,9 @@ class GroupedQueryAttention : public ProjectionLayer {
     const auto repeated = [&](const at::Tensor& t) {
       return queries_of_key_ == 1 ? t : t.repeat_interleave(queries_of_key_, 1);
     };
-    const at::Tensor q = turned(heads(q_));
+    const at::Tensor q = turned(heads(0));
     const int64_t before = TokenPosition(), queries = q.size(2);
-    const auto [k, v] = WithKept(this, turned(heads(k_)), heads(v_));
+    const auto [k, v] = WithKept(this, turned(heads(1)), heads(2));
     std::optional<at::Tensor> mask;
     if (causal_ && before > 0 && queries > 1) mask = CausalMask(queries, k.size(2), 0, q);
     const at::Tensor keys = repeated(k), values = repeated(v);
@@ -128,6 +153,9 @@ class SwiGlu : public ProjectionLayer {
 
  protected:
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    if (const auto both = Together(x, {gate_, up_}, pass)) {
+      if (const auto y = SwigluOfHalvesByKernel(*both)) return down_->Forward({*y}, pass)[0];
+    }
     const at::Tensor gate = gate_->Forward({x}, pass)[0], up = up_->Forward({x}, pass)[0];
     if (const auto y = SwigluByKernel(gate, up)) return down_->Forward({*y}, pass)[0];
     return down_->Forward({at::silu(gate).mul(up)}, pass)[0];

@@ -21,6 +21,7 @@
 #include "engine/layers/cuda/norm_kernels.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
+#include "engine/layers/residual.h"
 #include "engine/layers/split.h"
 #include "engine/layers/unary.h"
 
@@ -44,18 +45,6 @@ class AffineLayer : public UnaryLayer {
   /// it; on CUDA they are converted to x's type.
   std::optional<at::Tensor> WeightFor(const at::Tensor& x) const { return For(x, weight()); }
   std::optional<at::Tensor> BiasFor(const at::Tensor& x) const { return For(x, bias()); }
-  /// The norm by our kernels, if they take these tensors.
-  std::optional<at::Tensor> ByKernel(const at::Tensor& x, const Shape& shape, bool centred,
-                                     double eps, const Pass& pass) const {
-    const auto rank = static_cast<int64_t>(shape.size());
-    if (x.dim() < rank || x.sizes().slice(x.dim() - rank) != at::IntArrayRef(shape)) return {};
-    const NormCall call = {.centred = centred,
-                           .width = c10::multiply_integers(shape),
-                           .weight = OptionalParameter(0),
-                           .bias = OptionalParameter(1),
-                           .eps = eps};
-    return NormByKernel(x, call, pass);
-  }
 
  private:
   static std::optional<at::Tensor> For(const at::Tensor& x, std::optional<at::Tensor> value) {
@@ -68,51 +57,89 @@ class AffineLayer : public UnaryLayer {
   }
 };
 
-class LayerNorm : public AffineLayer {
+/// A norm over the last dims, which our kernels compute if they take the tensors.
+class TrailingNorm : public AffineLayer, public NormAfterSum {
  public:
-  LayerNorm(Shape shape, double eps, bool affine, bool bias, Ends ends)
-      : AffineLayer(shape, affine, bias),
-        shape_(std::move(shape)),
-        eps_(eps),
-        ends_(std::move(ends)) {}
+  std::optional<at::Tensor> SumAndKeep(const SumCall& sum, const Pass& pass) override {
+    const std::optional<NormCall> call = CallFor(sum.x);
+    if (!call) return std::nullopt;
+    if (const auto both = SumAndNormByKernel(sum, *call, pass)) {
+      kept_ = {both->sum, both->norm};
+      return kept_.sum;
+    }
+    return std::nullopt;
+  }
 
  protected:
+  TrailingNorm(Shape shape, bool weight, bool bias)
+      : AffineLayer(shape, weight, bias), shape_(std::move(shape)) {}
+  /// The kernels' call for x; none if x has another shape or the norm is no plain one.
+  virtual std::optional<NormCall> CallFor(const at::Tensor& x) const = 0;
+  std::optional<NormCall> Call(const at::Tensor& x, bool centred, double eps) const {
+    const auto rank = static_cast<int64_t>(shape_.size());
+    if (x.dim() < rank || x.sizes().slice(x.dim() - rank) != at::IntArrayRef(shape_)) return {};
+    return NormCall{.centred = centred,
+                    .width = c10::multiply_integers(shape_),
+                    .weight = OptionalParameter(0),
+                    .bias = OptionalParameter(1),
+                    .eps = eps};
+  }
+  /// The norm by our kernels, or the one that SumAndKeep() has kept of x.
+  std::optional<at::Tensor> ByKernel(const at::Tensor& x, const Pass& pass) {
+    const SumAndNorm kept = std::exchange(kept_, {});
+    if (kept.sum.defined() && x.is_same(kept.sum)) return kept.norm;
+    const std::optional<NormCall> call = CallFor(x);
+    return call ? NormByKernel(x, *call, pass) : std::nullopt;
+  }
+
+  const Shape shape_;
+
+ private:
+  SumAndNorm kept_;
+};
+
+class LayerNorm : public TrailingNorm {
+ public:
+  LayerNorm(Shape shape, double eps, bool affine, bool bias, Ends ends)
+      : TrailingNorm(std::move(shape), affine, bias), eps_(eps), ends_(std::move(ends)) {}
+
+ protected:
+  std::optional<NormCall> CallFor(const at::Tensor& x) const override {
+    return Call(x, /*centred=*/true, eps_);
+  }
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
     const at::Tensor entered = ends_.Enter(x);
-    if (const auto y = ByKernel(entered, shape_, /*centred=*/true, eps_, pass)) {
-      return ends_.Leave(*y);
-    }
+    if (const auto y = ByKernel(entered, pass)) return ends_.Leave(*y);
     return ends_.Leave(at::layer_norm(entered, shape_, WeightFor(entered), BiasFor(entered), eps_));
   }
 
  private:
-  const Shape shape_;
   const double eps_;
   const Ends ends_;
 };
 
-class RMSNorm : public AffineLayer {
+class RMSNorm : public TrailingNorm {
  public:
   explicit RMSNorm(const Value& args)
-      : AffineLayer(args["normalized_shape"].as_ints(), args["elementwise_affine"].as_bool(),
-                    /*bias=*/false),
-        shape_(args["normalized_shape"].as_ints()) {
+      : TrailingNorm(args["normalized_shape"].as_ints(), args["elementwise_affine"].as_bool(),
+                     /*bias=*/false) {
     if (!args["eps"].is_null()) eps_ = args["eps"].as_double();
   }
 
  protected:
+  std::optional<NormCall> CallFor(const at::Tensor& x) const override {
+    // Without weight and eps, eps is that of half precision.
+    if (!weight() && !eps_ && x.scalar_type() != at::kFloat) return std::nullopt;
+    return Call(x, /*centred=*/false, eps_.value_or(std::numeric_limits<float>::epsilon()));
+  }
   at::Tensor Apply(const at::Tensor& x, const Pass& pass) override {
+    if (const auto y = ByKernel(x, pass)) return *y;
     const std::optional<at::Tensor> scale = weight();
-    const double eps = eps_.value_or(std::numeric_limits<float>::epsilon());
-    if (scale || eps_ || x.scalar_type() == at::kFloat) {  // else eps is that of half precision
-      if (const auto y = ByKernel(x, shape_, /*centred=*/false, eps, pass)) return *y;
-    }
     if (!scale) return at::rms_norm(x, shape_, scale, eps_);
     return at::rms_norm(x.to(scale->scalar_type()), shape_, scale, eps_).to(x.scalar_type());
   }
 
  private:
-  const Shape shape_;
   std::optional<double> eps_;  // none = the dtype's epsilon
 };
 

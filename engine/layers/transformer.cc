@@ -25,6 +25,7 @@
 #include "engine/layers/norm.h"
 #include "engine/layers/parts.h"
 #include "engine/layers/random/random.h"
+#include "engine/layers/residual.h"
 #include "engine/layers/split.h"
 
 namespace strata {
@@ -34,7 +35,7 @@ namespace {
 /// (attentions, linear1, linear2, norms), which is also the order of initial draws and of
 /// parameters. A part also constructs, and drops, the layers of the other parts, unless something
 /// was drawn already: then the part before it was built in the same RandomScope.
-class TransformerLayer : public CompositeLayer {
+class TransformerLayer : public CompositeLayer, public BeginsWithNorm, public EndsWithSum {
  public:
   /// `attentions` are the names of the attention layers. The inputs are as many sequences as there
   /// are attentions, followed by masks (inputs.h).
@@ -76,6 +77,11 @@ class TransformerLayer : public CompositeLayer {
   }
   OutputMemory output_memory() const override { return OutputMemory::kFresh; }
 
+  NormAfterSum* first_norm() override {
+    return norm_first_ ? NormAt(attentions_[0] ? 0 : norms_.size() - 1) : nullptr;
+  }
+  void set_next_norm(NormAfterSum* norm) override { next_norm_ = norm; }
+
   /// Inputs and output are whole; with split="sequence" they may be this rank's parts
   /// (LayerEnds()).
   Tensors Forward(const Tensors& inputs, const Pass& pass) final {
@@ -97,8 +103,12 @@ class TransformerLayer : public CompositeLayer {
   /// `number` is the number of the block, from 0 on.
   at::Tensor Around(size_t number, const at::Tensor& x, const Pass& pass, const Block& block) {
     const auto norm = [&](const at::Tensor& t) { return norms_[number]->Forward({t}, pass)[0]; };
-    const auto drop = [&](const at::Tensor& t) { return Dropped(t, pass); };
-    return norm_first_ ? x.add(drop(block(norm(x)))) : norm(x.add(drop(block(x))));
+    const auto sum = [&](const at::Tensor& f, NormAfterSum* next) {
+      return ends_.axis ? x.add(Dropped(f, pass)) : ResidualSum(x, f, dropout_, next, pass);
+    };
+    if (!norm_first_) return norm(sum(block(x), NormAt(number)));
+    const bool is_last = number + 1 == norms_.size() || !norms_[number + 1];
+    return sum(block(norm(x)), is_last ? next_norm_ : NormAt(number + 1));
   }
 
   at::Tensor SelfAttention(const at::Tensor& x, const Pass& pass, const AttentionMasks& masks) {
@@ -138,6 +148,12 @@ class TransformerLayer : public CompositeLayer {
   MultiheadAttention& attention(size_t number) { return *attentions_[number]; }
 
  private:
+  /// Null if the norm belongs to another part, or works on a part of the sequence.
+  NormAfterSum* NormAt(size_t number) const {
+    Layer* const norm = ends_.axis ? nullptr : norms_[number];
+    return norm ? FirstNormOf(*norm) : nullptr;
+  }
+
   at::Tensor Dropped(const at::Tensor& t, const Pass& pass) const {
     return ApplyDropout(t, dropout_, pass.training, {ends_.axis.get(), ends_.dim});
   }
@@ -181,6 +197,7 @@ class TransformerLayer : public CompositeLayer {
   Layer* linear1_;
   Layer* linear2_;
   std::vector<Layer*> norms_;
+  NormAfterSum* next_norm_ = nullptr;  // of the layer behind this one
 };
 
 class TransformerEncoderLayer : public TransformerLayer {

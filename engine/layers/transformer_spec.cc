@@ -183,7 +183,7 @@ class TransformerCost {
     // layer, whose backward is over, kept only that output, so its backward has freed nothing.
     tape_.Scratch(0, (is_relu && dropout_ == 0 ? 2 : 1) * inner.bytes());
     const Traced active =
-        is_relu && dropout_ > 0
+        is_relu && dropout_ > 0 && tape_.host().is_cpu
             ? ApplyDropout(tape_, inner, dropout_)  // DroppedRelu() keeps one tensor for both
             : ApplyDropout(tape_, Apply(tape_, inner, /*keeps_output=*/is_relu), dropout_);
     return Scattered(ApplyLinear(tape_, spec_, "linear2.weight", active, hidden, sizes_.width), x);

@@ -186,6 +186,7 @@ void Machine::Launch(int stream, const std::string& kernel, const std::vector<Us
                                 Str("device-side assert triggered in ", kernel));
   }
   Count("", 1, 0);
+  ++counts_[NamedRange::Outermost()].kernels[kernel];
   WaitHere(lock, Str("launches ", By(kernel)), stream, nullptr,
            [&] { return streams_[stream].queue.empty(); });
   Join(streams_[stream].clock, hosts_[host].clock);

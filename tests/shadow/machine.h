@@ -58,6 +58,7 @@ struct Counts {
   int64_t launches = 0, synchronisations = 0, transfers = 0;
   int64_t meetings = 0;                          ///< of the launches: messages and collectives
   std::map<std::string, int64_t> synchronising;  ///< how often, by operation
+  std::map<std::string, int64_t> kernels;        ///< launches by kernel
 };
 
 /// What orders streams, keeps memory, and keeps the host from waiting for copies.

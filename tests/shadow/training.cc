@@ -75,6 +75,31 @@ Model Tokens() {
           {{"data", MapOf({{"train", tokens("train")}, {"test", tokens("test")}})}}};
 }
 
+/// Residual blocks, and encoder layers with the norm first: sums with norms behind them.
+Model Residuals() {
+  const auto block = [](std::vector<LayerSpec> body) {
+    return MakeLayer("Residual", {}, {}, std::move(body), "");
+  };
+  const Value::Map drops = {{"dropout", 0.1}, {"batch_first", true}, {"causal", true}};
+  Value::Map encoder = drops;
+  encoder.insert(encoder.end(), {{"dim_feedforward", 24}, {"norm_first", true}});
+  std::vector<LayerSpec> layers = {Make("Embedding", {96, 16})};
+  for (int i = 0; i < 2; ++i) {
+    layers.push_back(block({Make("LayerNorm", {16}), Make("MultiheadAttention", {16, 4}, drops),
+                            Make("Dropout", {0.1})}));
+    layers.push_back(block({Make("RMSNorm", {16}), Make("Linear", {16, 24}), Make("GELU"),
+                            Make("Linear", {24, 16}), Make("Dropout", {0.1})}));
+  }
+  for (int i = 0; i < 2; ++i) {
+    layers.push_back(Make("TransformerEncoderLayer", {16, 4}, encoder));
+  }
+  // These use three times what they normalise.
+  layers.push_back(Make("TransformerDecoderLayer", {16, 4}, encoder));
+  layers.push_back(block({block({Make("LayerNorm", {16}), Make("Linear", {16, 16})})}));
+  layers.insert(layers.end(), {Make("LayerNorm", {16}), Make("Linear", {16, 96})});
+  return {layers, Tokens().keys};
+}
+
 /// The layers of Llama's blocks.
 Model Llama() {
   const Value::Map heads = {{"num_kv_heads", 2}, {"rope_theta", 10000.0}};
@@ -101,6 +126,7 @@ Model ModelOf(const std::string& name) {
   if (name == "tokens") return Tokens();
   if (name == "skips") return Skips();
   if (name == "llama") return Llama();
+  if (name == "residuals") return Residuals();
   return TiedTokens();
 }
 
@@ -138,6 +164,8 @@ Outcome Steps(Engine& engine, const Job& job,
 
 }  // namespace
 
+std::vector<LayerSpec> LayersOf(const std::string& model) { return ModelOf(model).layers; }
+
 std::string Case::Name() const {
   std::string name = Str(model, "_", schedule, "_pipe", pipe);
   if (data > 1) name += Str("_data", data);
@@ -168,7 +196,9 @@ FakeScript ScriptOf() {
   script.layers[1] = [](testing::FunctionLayer& layer, const Tensors& x, const Pass&) {
     return Tensors{x[0].matmul(layer.weight().t())};
   };
+  script.layers[kSecondOfTwo] = [](auto&, const Tensors& x, const Pass&) { return Tensors{x[1]}; };
   script.infer = [](const TensorSpecs& x) {
+    if (x.size() == 2) return TensorSpecs{x[1]};
     return TensorSpecs{{{x[0].shape[0], 10, 64}, DType::kFloat32}};
   };
   return script;
@@ -176,6 +206,7 @@ FakeScript ScriptOf() {
 
 Job JobOf(const Case& c) {
   Model model = ModelOf(c.model);
+  if (!c.layers.empty()) model.layers = c.layers;
   Value::Map keys = {
       {"parallel", MapOf({{"pipe", c.pipe}, {"data", c.data}, {"model", c.model_axis}})},
       {"schedule", c.schedule},

@@ -16,10 +16,12 @@ namespace strata::shadow {
 
 /// What trains: a model by name and how its ranks work together.
 struct Case {
-  const char* model = "dense";  ///< "dense", "large", "images", "tokens", "tied", "skips", "llama"
+  const char* model =
+      "dense";  ///< "dense", "large", "images", "tokens", "tied", "skips", "llama", "residuals"
   const char* schedule = "1f1b";
   int pipe = 1, data = 1, model_axis = 1;
-  Value::Map more = {};  ///< keys of the job
+  Value::Map more = {};                ///< keys of the job
+  std::vector<LayerSpec> layers = {};  ///< in the place of the model's, if there are any
 
   std::string Name() const;
   int ranks() const { return pipe * data * model_axis; }
@@ -42,6 +44,10 @@ using Wrap = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>
 std::vector<std::string> TrainOver(FakeNccl& nccl, const Case& c, const std::string& device,
                                    Outcome& outcome, const Wrap& wrap = nullptr);
 
+/// The id of a scripted layer that returns the second of its two inputs.
+inline constexpr int kSecondOfTwo = 2;
+
+std::vector<LayerSpec> LayersOf(const std::string& model);
 Job JobOf(const Case& c);
 testing::FakeScript ScriptOf();
 /// The plan for `device`: "shadow" is a device of plans only, which no job can have.

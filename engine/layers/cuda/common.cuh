@@ -57,6 +57,9 @@ DEVICE float ToFloat(Fp16 x) {
 DEVICE void Round(float x, float& to) { to = x; }
 DEVICE void Round(float x, Bf16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
 DEVICE void Round(float x, Fp16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(x)); }
+/// a + b, which the compiler does not join with a product before it: so a sum has the same bits in
+/// a kernel of its own and in a fused one.
+DEVICE float Plus(float a, float b) { return __fadd_rn(a, b); }
 #endif
 
 /// Loads up to kPack elements from p[i] on as floats; zeros stand for those beyond `count`.
@@ -113,4 +116,56 @@ DEVICE void BlockSums(float& a, float& b) {
     b += parts[kMostWarps + w];
   }
   __syncthreads();  // all have read before the next call writes
+}
+
+/// x rounded to T and back.
+template <class T>
+DEVICE float Rounded(float x) {
+  T y;
+  Round(x, y);
+  return ToFloat(y);
+}
+
+// ---- Random numbers
+
+struct Words {
+  unsigned v[4];
+};
+
+/// Philox4x32-10 (Salmon et al., SC 2011): four random words, a function of key and counter.
+DEVICE Words Philox(unsigned long long key, unsigned long long counter) {
+  unsigned c[4] = {static_cast<unsigned>(counter), static_cast<unsigned>(counter >> 32), 0, 0};
+  unsigned k0 = static_cast<unsigned>(key), k1 = static_cast<unsigned>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const unsigned long long a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
+    c[0] = static_cast<unsigned>(b >> 32) ^ c[1] ^ k0;
+    c[1] = static_cast<unsigned>(b);
+    c[2] = static_cast<unsigned>(a >> 32) ^ c[3] ^ k1;
+    c[3] = static_cast<unsigned>(a);
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c[0], c[1], c[2], c[3]}};
+}
+
+/// Dropout's factor for an element, of which `word` decides: 0, or 1 / keep with probability keep.
+DEVICE float Factor(unsigned word, float keep) {
+  return static_cast<float>(word >> 8) * 0x1p-24f < keep ? 1 / keep : 0.0f;
+}
+
+/// Multiplies the elements i..i + kPack - 1 of a tensor by dropout's factors and rounds them to T.
+/// The factors are a function of seed and place, so that the backward draws them again. Element i
+/// has word i % 4 of counter i / 4.
+template <class T>
+DEVICE void Drop(long long seed, float keep, long long i, float (&x)[kPack]) {
+  if (keep >= 1) return;
+  if (i % 4 == 0) {
+    for (int part = 0; part < kPack / 4; ++part) {
+      const Words words = Philox(seed, i / 4 + part);
+      for (int k = 0; k < 4; ++k) x[4 * part + k] *= Factor(words.v[k], keep);
+    }
+  } else {
+    for (int k = 0; k < kPack; ++k) x[k] *= Factor(Philox(seed, (i + k) / 4).v[(i + k) % 4], keep);
+  }
+  for (int k = 0; k < kPack; ++k) x[k] = Rounded<T>(x[k]);
 }

@@ -84,7 +84,12 @@ at::Tensor ForKernels(const at::Tensor& tensor) {
 
 KernelArgument Memory(const at::Tensor& tensor) {
   if (!tensor.defined()) return {nullptr, 0};
-  return {const_cast<void*>(tensor.const_data_ptr()), tensor.nbytes()};
+  int64_t elements = tensor.numel() > 0 ? 1 : 0;
+  for (int64_t dim = 0; dim < tensor.dim() && elements > 0; ++dim) {
+    elements += (tensor.size(dim) - 1) * tensor.stride(dim);
+  }
+  return {const_cast<void*>(tensor.const_data_ptr()),
+          static_cast<size_t>(elements) * tensor.element_size()};
 }
 
 void LaunchOn(const at::Tensor& x, KernelLauncher& launcher, const KernelCall& call) {

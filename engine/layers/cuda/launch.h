@@ -29,7 +29,7 @@ bool AreForKernels(std::initializer_list<at::Tensor> tensors);
 /// The tensor, or a copy that AreForKernels(). A gradient may be any view.
 at::Tensor ForKernels(const at::Tensor& tensor);
 
-/// A tensor as an argument; an undefined one is null. REQUIRES: its elements lie side by side.
+/// The memory from a tensor's first element to its last as an argument; an undefined one is null.
 KernelArgument Memory(const at::Tensor& tensor);
 
 /// Launches the call on x's device, on its current stream.

@@ -2,6 +2,9 @@
 // row at a time; each of its threads keeps kPack neighbouring columns in registers, so that a row
 // is read once. Statistics are float32.
 //
+// In the same pass the forward adds up what is normalised, x + dropout(f), and the backward gives
+// the gradients of both. Each sum is rounded as the kernels that do one after the other would.
+//
 // The gradients of weight and bias are sums over rows, in an order that depends on sizes only. Each
 // block adds up the rows of its own, its threads each for their columns, and writes one row of
 // `partial`; sum_rows() then adds those rows.
@@ -20,13 +23,27 @@ DEVICE Columns ColumnsOf(int n) {
   return {first, count, n % kPack == 0 && count > 0};
 }
 
-/// y = (x - mean) rstd weight + bias. weight and bias may be null.
-KERNEL layer_norm(Global<const Element> x, Global<const float> weight, Global<const float> bias,
-                  Global<Element> y, Global<float> means, Global<float> rstds, int n, float eps) {
+/// Loads the row that is normalised: x, or sum = x + dropout(f), which is stored.
+DEVICE void LoadRow(Global<const Element> x, Global<const Element> f, Global<Element> sum,
+                    long long seed, float keep, long long at, const Columns& c, float (&v)[kPack]) {
+  Load(x, at, c.count, c.aligned, v);
+  if (f == nullptr) return;
+  float dropped[kPack];
+  Load(f, at, c.count, c.aligned, dropped);
+  Drop<Element>(seed, keep, at, dropped);
+  for (int k = 0; k < kPack; ++k) v[k] = Rounded<Element>(Plus(v[k], dropped[k]));
+  Store(sum, at, c.count, c.aligned, v);
+}
+
+/// y = (s - mean) rstd weight + bias with s = LoadRow(). weight and bias may be null.
+KERNEL layer_norm(Global<const Element> x, Global<const Element> f, Global<Element> sum_of,
+                  Global<const float> weight, Global<const float> bias, Global<Element> y,
+                  Global<float> means, Global<float> rstds, int n, float eps, long long seed,
+                  float keep) {
   const Columns c = ColumnsOf(n);
   const long long at = static_cast<long long>(blockIdx.x) * n + c.first;
   float v[kPack], w[kPack], b[kPack];
-  Load(x, at, c.count, c.aligned, v);
+  LoadRow(x, f, sum_of, seed, keep, at, c, v);
   float sum = 0, squares = 0, none = 0;
   for (int k = 0; k < kPack; ++k) sum += v[k];
   BlockSums(sum, none);
@@ -45,13 +62,14 @@ KERNEL layer_norm(Global<const Element> x, Global<const float> weight, Global<co
   Store(y, at, c.count, c.aligned, v);
 }
 
-/// y = x rstd weight.
-KERNEL rms_norm(Global<const Element> x, Global<const float> weight, Global<Element> y,
-                Global<float> rstds, int n, float eps) {
+/// y = s rstd weight with s = LoadRow().
+KERNEL rms_norm(Global<const Element> x, Global<const Element> f, Global<Element> sum_of,
+                Global<const float> weight, Global<Element> y, Global<float> rstds, int n,
+                float eps, long long seed, float keep) {
   const Columns c = ColumnsOf(n);
   const long long at = static_cast<long long>(blockIdx.x) * n + c.first;
   float v[kPack], w[kPack];
-  Load(x, at, c.count, c.aligned, v);
+  LoadRow(x, f, sum_of, seed, keep, at, c, v);
   float squares = 0, none = 0;
   for (int k = 0; k < kPack; ++k) squares += v[k] * v[k];
   BlockSums(squares, none);
@@ -69,11 +87,16 @@ KERNEL rms_norm(Global<const Element> x, Global<const float> weight, Global<Elem
 ///   dx = rstd (g - mean(g) - xhat mean(g xhat))     (RMSNorm: without mean(g))
 ///   dweight = sum over rows of dy xhat,  dbias = sum over rows of dy
 ///
+/// `more`, if not null, is a further gradient of x: of the sum that was normalised. It is added to
+/// dx. `df`, if not null, gets dx dropped as f was.
+///
 /// A block has `rows_of_block` rows. Row b of `partial` gets block b's dweight, and behind these n
 /// numbers its dbias if `with_bias`; null: no gradients of weight and bias.
 KERNEL norm_backward(Global<const Element> dy, Global<const Element> x, Global<const float> weight,
-                     Global<const float> means, Global<const float> rstds, Global<Element> dx,
-                     Global<float> partial, int with_bias, int rows, int rows_of_block, int n) {
+                     Global<const float> means, Global<const float> rstds,
+                     Global<const Element> more, Global<Element> dx, Global<Element> df,
+                     Global<float> partial, int with_bias, int rows, int rows_of_block, int n,
+                     long long seed, float keep) {
   const Columns c = ColumnsOf(n);
   const int begin = static_cast<int>(blockIdx.x) * rows_of_block;
   const int end = begin + rows_of_block < rows ? begin + rows_of_block : rows;
@@ -100,7 +123,15 @@ KERNEL norm_backward(Global<const Element> dy, Global<const Element> x, Global<c
     BlockSums(sum, product);
     const float mean_g = means != nullptr ? sum / n : 0, mean_product = product / n;
     for (int k = 0; k < kPack; ++k) g[k] = rstd * (g[k] - mean_g - xhat[k] * mean_product);
+    if (more != nullptr) {
+      Load(more, at, c.count, c.aligned, xhat);
+      for (int k = 0; k < kPack; ++k) g[k] = Plus(Rounded<Element>(g[k]), xhat[k]);
+    }
     Store(dx, at, c.count, c.aligned, g);
+    if (df == nullptr) continue;
+    for (int k = 0; k < kPack; ++k) g[k] = Rounded<Element>(g[k]);
+    Drop<Element>(seed, keep, at, g);
+    Store(df, at, c.count, c.aligned, g);
   }
   if (partial == nullptr) return;
   const long long at = static_cast<long long>(blockIdx.x) * (with_bias ? 2 * n : n) + c.first;

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -45,30 +46,46 @@ at::Tensor OwnGradient(const Parameter* parameter, const Pass& pass) {
   return fits ? parameter->grad : at::Tensor();
 }
 
+/// What is normalised: x, or x + dropout(f), which is `sum` then.
+struct NormInput {
+  at::Tensor x, f = {}, sum = {};
+  Drops drops = {};
+
+  const at::Tensor& row() const { return sum.defined() ? sum : x; }
+};
+
+/// Its inputs are x, f, weight and bias. The outputs are the norm, or the sum and its norm.
 class NormNode : public torch::autograd::Node {
  public:
-  NormNode(const at::Tensor& x, const NormCall& call, const Pass& pass, at::Tensor means,
+  NormNode(const NormInput& input, const NormCall& call, const Pass& pass, at::Tensor means,
            at::Tensor rstds)
-      : x_(x, /*is_output=*/false),
+      : sums_(input.sum.defined()),
+        drops_(input.drops),
+        x_(sums_ ? input.sum.variable_data() : input.x, /*is_output=*/false),
         means_(std::move(means)),
         rstds_(std::move(rstds)),
         width_(call.width),
         weight_grad_(OwnGradient(call.weight, pass)),
         bias_grad_(OwnGradient(call.bias, pass)) {
     const auto value = [](const Parameter* p) { return p ? p->value : at::Tensor(); };
-    set_next_edges(torch::autograd::collect_next_edges(x, value(call.weight), value(call.bias)));
+    set_next_edges(torch::autograd::collect_next_edges(input.x, input.f, value(call.weight),
+                                                       value(call.bias)));
     if (call.weight) weight_ = SavedVariable(call.weight->value, /*is_output=*/false);
   }
 
   variable_list apply(variable_list&& grads) override {
-    variable_list result(3);
-    if (!grads[0].defined()) return result;
+    variable_list result(4);
+    const at::Tensor& of_norm = grads.back();
+    const at::Tensor of_sum = sums_ ? grads[0] : at::Tensor();
+    if (!of_norm.defined() && !of_sum.defined()) return result;
     TORCH_CHECK(!at::GradMode::is_enabled(), "a norm's gradient has no gradient on CUDA");
     const at::Tensor x = x_.unpack(), weight = weight_.unpack();
     const at::AutoDispatchBelowADInplaceOrView nothing_is_recorded;
-    const at::Tensor dy = ForKernels(grads[0]);
-    const bool for_weight = task_should_compute_output(1), for_bias = task_should_compute_output(2);
-    at::Tensor dx = at::empty_like(x), partial;
+    const at::Tensor dy = of_norm.defined() ? ForKernels(of_norm) : at::zeros_like(x);
+    const at::Tensor more = of_sum.defined() ? ForKernels(of_sum) : of_sum;
+    const bool for_weight = task_should_compute_output(2), for_bias = task_should_compute_output(3);
+    at::Tensor dx = at::empty_like(x), df, partial;
+    if (drops_.p > 0) df = at::empty_like(x);
     const int64_t rows = x.numel() / width_;
     const int64_t rows_of_block = Quotient(rows, kMostBlocks);
     const int64_t blocks = Quotient(rows, rows_of_block);
@@ -80,9 +97,11 @@ class NormNode : public torch::autograd::Node {
               .grid_x = static_cast<unsigned>(blocks),
               .block = ThreadsOf(width_),
               .arguments = {Memory(dy), Memory(x), Memory(weight), Memory(means_), Memory(rstds_),
-                            Memory(dx), Memory(partial), static_cast<int>(for_bias),
-                            static_cast<int>(rows), static_cast<int>(rows_of_block),
-                            static_cast<int>(width_)}});
+                            Memory(more), Memory(dx), Memory(df), Memory(partial),
+                            static_cast<int>(for_bias), static_cast<int>(rows),
+                            static_cast<int>(rows_of_block), static_cast<int>(width_),
+                            static_cast<int64_t>(drops_.seed), static_cast<float>(1 - drops_.p)}});
+    if (sums_) result[1] = df.defined() ? df : dx;
     result[0] = std::move(dx);
     if (for_weight || for_bias) AddUp(launcher, partial, for_weight, for_bias, result);
     return result;
@@ -117,12 +136,14 @@ class NormNode : public torch::autograd::Node {
                             static_cast<int>(partial.size(0)), static_cast<int>(partial.size(1)),
                             static_cast<int>(width_), static_cast<int>(adds)}});
     if (adds) return;
-    if (for_weight) result[1] = first;
-    if (for_bias) result[2] = second;
+    if (for_weight) result[2] = first;
+    if (for_bias) result[3] = second;
   }
 
-  SavedVariable x_, weight_;
-  at::Tensor means_;  // undefined for RMSNorm
+  const bool sums_;
+  const Drops drops_;
+  SavedVariable x_, weight_;  // x_: NormInput::row()
+  at::Tensor means_;          // undefined for RMSNorm
   at::Tensor rstds_;
   const int64_t width_;
   const at::Tensor weight_grad_, bias_grad_;
@@ -134,20 +155,19 @@ bool IsFloatRow(const Parameter* parameter, int64_t width) {
   return value.scalar_type() == at::kFloat && value.numel() == width && AreForKernels({value});
 }
 
-}  // namespace
-
-std::optional<at::Tensor> NormByKernel(const at::Tensor& x, const NormCall& call,
-                                       const Pass& pass) {
-  KernelLauncher* const launcher = KernelsFor(x);
-  const std::optional<KernelElement> element = KernelElementOf(x.scalar_type());
+bool TakesNorm(const at::Tensor& x, const NormCall& call) {
   const int64_t width = call.width;
-  if (!launcher || !element || width > int64_t{kColumnsOfThread} * kMostThreads)
-    return std::nullopt;
-  if (!AreForKernels({x}) || x.numel() / width > std::numeric_limits<int>::max()) {
-    return std::nullopt;
-  }
-  if (!IsFloatRow(call.weight, width) || !IsFloatRow(call.bias, width)) return std::nullopt;
-  const int64_t rows = x.numel() / width;
+  return KernelsFor(x) && KernelElementOf(x.scalar_type()) &&
+         width <= int64_t{kColumnsOfThread} * kMostThreads && AreForKernels({x}) &&
+         x.numel() / width <= std::numeric_limits<int>::max() && IsFloatRow(call.weight, width) &&
+         IsFloatRow(call.bias, width);
+}
+
+/// Fills in the sum, if there is an f, and returns the norm.
+at::Tensor Normalised(NormInput input, const NormCall& call, const Pass& pass,
+                      at::Tensor* sum = nullptr) {
+  const at::Tensor& x = input.x;
+  const int64_t rows = x.numel() / call.width;
   const auto value = [](const Parameter* p) {
     return p ? Memory(p->value) : KernelArgument(nullptr, 0);
   };
@@ -155,28 +175,52 @@ std::optional<at::Tensor> NormByKernel(const at::Tensor& x, const NormCall& call
   {
     const at::NoGradGuard no_grad;
     y = at::empty_like(x);
+    if (sum) input.sum = at::empty_like(x);
     rstds = FloatsLike(x, {rows});
     if (call.centred) means = FloatsLike(x, {rows});
   }
-  KernelCall forward = {.name = call.centred ? "layer_norm" : "rms_norm",
-                        .element = *element,
-                        .grid_x = static_cast<unsigned>(rows),
-                        .block = ThreadsOf(width),
-                        .arguments = {Memory(x), value(call.weight)}};
+  KernelCall forward = {
+      .name = call.centred ? "layer_norm" : "rms_norm",
+      .element = *KernelElementOf(x.scalar_type()),
+      .grid_x = static_cast<unsigned>(rows),
+      .block = ThreadsOf(call.width),
+      .arguments = {Memory(x), Memory(input.f), Memory(input.sum), value(call.weight)}};
   std::vector<KernelArgument>& arguments = forward.arguments;
   if (call.centred) arguments.push_back(value(call.bias));
   arguments.push_back(Memory(y));
   if (call.centred) arguments.push_back(Memory(means));
   arguments.insert(arguments.end(),
-                   {Memory(rstds), static_cast<int>(width), static_cast<float>(call.eps)});
-  LaunchOn(x, *launcher, forward);
+                   {Memory(rstds), static_cast<int>(call.width), static_cast<float>(call.eps),
+                    static_cast<int64_t>(input.drops.seed), static_cast<float>(1 - input.drops.p)});
+  LaunchOn(x, *KernelsFor(x), forward);
   const auto learns = [](const Parameter* p) { return p && p->value.requires_grad(); };
-  const bool records = x.requires_grad() || learns(call.weight) || learns(call.bias);
-  if (!records || !at::GradMode::is_enabled()) return y;
-  const std::shared_ptr<NormNode> node(
-      new NormNode(x, call, pass, std::move(means), std::move(rstds)), torch::autograd::deleteNode);
-  torch::autograd::set_history(y, node);
+  const bool records = x.requires_grad() || (sum && input.f.requires_grad()) ||
+                       learns(call.weight) || learns(call.bias);
+  if (records && at::GradMode::is_enabled()) {
+    const std::shared_ptr<NormNode> node(
+        new NormNode(input, call, pass, std::move(means), std::move(rstds)),
+        torch::autograd::deleteNode);
+    if (sum) torch::autograd::set_history(input.sum, node);
+    torch::autograd::set_history(y, node);
+  }
+  if (sum) *sum = input.sum;
   return y;
+}
+
+}  // namespace
+
+std::optional<at::Tensor> NormByKernel(const at::Tensor& x, const NormCall& call,
+                                       const Pass& pass) {
+  if (!TakesNorm(x, call)) return std::nullopt;
+  return Normalised({.x = x}, call, pass);
+}
+
+std::optional<SumAndNorm> SumAndNormByKernel(const SumCall& sum, const NormCall& call,
+                                             const Pass& pass) {
+  if (!TakesNorm(sum.x, call)) return std::nullopt;
+  SumAndNorm both;
+  both.norm = Normalised({.x = sum.x, .f = sum.f, .drops = sum.drops}, call, pass, &both.sum);
+  return both;
 }
 
 }  // namespace strata

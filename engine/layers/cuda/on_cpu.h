@@ -268,6 +268,7 @@ float ToFloat(Fp16 x);
 void Round(float x, float& to);
 void Round(float x, Bf16& to);
 void Round(float x, Fp16& to);
+float Plus(float a, float b);
 
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes, int place = __builtin_LINE()) {

@@ -4,11 +4,12 @@
 /// Heads that a thread turns by the same angles.
 constexpr int kHeadsOfThread = 4;
 
-/// Strides count elements; `y` has those of `x`, and the last dim's is 1. A thread has kPack pairs
+/// Strides count elements, `y_...` those of y; the last dim's is 1. A thread has kPack pairs
 /// of one token and kHeadsOfThread heads: threads count the pairs fastest, then tokens, then
 /// samples; blockIdx.y counts the heads. `log_theta` has base 2, `sign` is 1 or -1.
 KERNEL rotate(Global<const Element> x, Global<Element> y, int samples, int heads, int tokens,
               int width, long long sample_stride, long long head_stride, long long token_stride,
+              long long y_sample_stride, long long y_head_stride, long long y_token_stride,
               int first_position, float log_theta, float sign) {
   const int half = width / 2, packs = (half + kPack - 1) / kPack;
   const long long thread = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -26,6 +27,8 @@ KERNEL rotate(Global<const Element> x, Global<Element> y, int samples, int heads
   const int first_head = static_cast<int>(blockIdx.y) * kHeadsOfThread;
   for (int head = first_head; head < first_head + kHeadsOfThread && head < heads; ++head) {
     const long long at = sample * sample_stride + head * head_stride + token * token_stride + pair;
+    const long long to =
+        sample * y_sample_stride + head * y_head_stride + token * y_token_stride + pair;
     float a[kPack], b[kPack];
     Load(x, at, here, aligned, a);
     Load(x, at + half, here, aligned, b);
@@ -34,7 +37,7 @@ KERNEL rotate(Global<const Element> x, Global<Element> y, int samples, int heads
       a[k] = left * cosine[k] - sign * right * sine[k];
       b[k] = right * cosine[k] + sign * left * sine[k];
     }
-    Store(y, at, here, aligned, a);
-    Store(y, at + half, here, aligned, b);
+    Store(y, to, here, aligned, a);
+    Store(y, to + half, here, aligned, b);
   }
 }

@@ -4,8 +4,11 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
+#include <iterator>
 #include <utility>
+#include <vector>
 
+#include "engine/layers/cuda/column_sums.h"
 #include "engine/layers/kernels/add_to.h"
 #include "engine/layers/kernels/product.h"
 
@@ -16,16 +19,20 @@ void StaleGradients::Mark(const at::Tensor& gradient) {
 }
 
 bool StaleGradients::Take(const at::Tensor& gradient) {
-  const auto place = static_cast<const char*>(gradient.const_data_ptr());
-  auto found = by_place_.upper_bound(place);
-  if (found == by_place_.begin()) return false;
-  --found;
-  if (place >= found->first + found->second.nbytes()) return false;
-  const at::Tensor whole = std::move(found->second);
-  by_place_.erase(found);
-  const bool is_whole = whole.numel() == gradient.numel();
-  if (!is_whole) whole.zero_();
-  return is_whole;
+  const auto begin = static_cast<const char*>(gradient.const_data_ptr());
+  const char* const end = begin + gradient.nbytes();
+  const auto end_of = [](const auto& entry) { return entry.first + entry.second.nbytes(); };
+  auto next = by_place_.upper_bound(begin);
+  if (next != by_place_.begin() && end_of(*std::prev(next)) > begin) --next;
+  std::vector<at::Tensor> stale;
+  size_t inside = 0;  // bytes
+  for (; next != by_place_.end() && next->first < end; next = by_place_.erase(next)) {
+    if (next->first >= begin && end_of(*next) <= end) inside += next->second.nbytes();
+    stale.push_back(next->second);
+  }
+  if (!stale.empty() && inside == gradient.nbytes()) return true;
+  for (const at::Tensor& whole : stale) whole.zero_();
+  return false;
 }
 
 /// In half precision the sum over micro-batches (dweight) is float32. On CUDA the product is
@@ -47,7 +54,7 @@ void RowProduct::Add() const {
   } else {
     AddTo(dweight, dy.t().mm(x));
   }
-  if (dbias.defined()) dbias.add_(dy.sum(0));
+  if (dbias.defined() && !AddColumnSumsByKernel(dy, dbias)) dbias.add_(dy.sum(0));
 }
 
 }  // namespace strata

@@ -69,6 +69,19 @@ TEST(StaleGradients, AreOverwrittenOnceWithWhatAddingToZerosGives) {
   }
 }
 
+TEST(StaleGradients, ThatLieSideBySideAreTakenTogether) {
+  const at::Tensor all = at::ones({12});
+  const auto part = [&](int64_t begin, int64_t end) { return all.narrow(0, begin, end - begin); };
+  StaleGradients stale;
+  for (const int64_t begin : {0, 4, 8}) stale.Mark(part(begin, begin + 4));
+  EXPECT_TRUE(stale.Take(part(0, 8)));
+  EXPECT_FALSE(stale.Take(part(0, 4)));
+  EXPECT_EQ(all.sum().item<float>(), 12) << "nothing is made zero";
+  EXPECT_FALSE(stale.Take(part(4, 12))) << "the first half is not stale";
+  EXPECT_EQ(part(0, 8).sum().item<float>(), 8);
+  EXPECT_EQ(part(8, 12).sum().item<float>(), 0);
+}
+
 TEST(StaleGradients, OfWhichAPartComesFirstAreMadeZero) {
   const Gradients zeros(6, 5), unset = Unset(6, 5);
   const auto stale = std::make_shared<StaleGradients>();

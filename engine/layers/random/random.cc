@@ -37,10 +37,12 @@ class Generators {
   void Seed(uint64_t seed) {
     seed_ = seed;
     cpu_is_seeded_ = other_is_seeded_ = false;
+    seeds_ = 0;
   }
 
   uint64_t seed() const { return seed_; }
-  bool have_drawn() const { return cpu_is_seeded_ || other_is_seeded_; }
+  bool have_drawn() const { return cpu_is_seeded_ || other_is_seeded_ || seeds_ > 0; }
+  int64_t CountSeed() { return seeds_++; }
   const at::Generator& For(c10::Device device) { return device.is_cpu() ? Cpu() : On(device); }
 
  private:
@@ -71,6 +73,7 @@ class Generators {
   at::Generator cpu_ = at::make_generator<at::CPUGeneratorImpl>();
   at::Generator other_;
   bool cpu_is_seeded_ = false, other_is_seeded_ = false;
+  int64_t seeds_ = 0;  // that DrawSeed() has drawn
 };
 
 /// The scopes that live on this thread, outermost first.
@@ -344,6 +347,12 @@ uint64_t SplitSeed(c10::Device device) {
   generator.set_offset(offset + kOneDraw);
   return ForwardSeed(static_cast<int64_t>(generator.current_seed()), static_cast<int64_t>(offset),
                      /*layer=*/-1);
+}
+
+uint64_t DrawSeed() {
+  STRATA_CHECK(scopes.top()) << "a seed is drawn outside of any scope";
+  Generators& scope = *scopes.top();
+  return ForwardSeed(static_cast<int64_t>(scope.seed()), scope.CountSeed(), /*layer=*/-2);
 }
 
 uint64_t ScopeSeed() {

@@ -268,5 +268,21 @@ TEST(ForwardSeed, IsTheSameForEver) {  // a resumed training must draw the same 
   EXPECT_EQ(ForwardSeed(1234, 5, 17), 0xb0d85a6a7581ef13u);
 }
 
+TEST(DrawSeedTest, GivesAnotherOneEachTimeAndTheSameOnesAgain) {
+  const auto draw = [](uint64_t seed, bool draws_more) {
+    const RandomScope scope(seed);
+    EXPECT_FALSE(HasDrawn());
+    std::vector<uint64_t> seeds = {DrawSeed()};
+    EXPECT_TRUE(HasDrawn());
+    if (draws_more) at::rand({3});
+    seeds.push_back(DrawSeed());
+    return seeds;
+  };
+  const std::vector<uint64_t> seeds = draw(1, false);
+  EXPECT_NE(seeds[0], seeds[1]);
+  EXPECT_EQ(draw(1, true), seeds);
+  EXPECT_NE(draw(2, false)[0], seeds[0]);
+}
+
 }  // namespace
 }  // namespace strata

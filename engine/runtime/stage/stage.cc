@@ -25,6 +25,7 @@
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/random/random.h"
+#include "engine/layers/residual.h"
 #include "engine/layers/training_scope.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/feed.h"
@@ -135,7 +136,11 @@ Stage::Stage(StageParts parts, const GroupOf& group_of)
   if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
   if (!parts_.device.is_cpu() && (is_first() || is_last())) copies_.emplace(parts_.device);
   // A segment's first layer must not overwrite its input, which is kept or was received.
-  for (const Segment& segment : parts_.segments) AllowOverwriting(Chain(parts_.layers, segment));
+  for (const Segment& segment : parts_.segments) {
+    const std::vector<Layer*> chain = Chain(parts_.layers, segment);
+    AllowOverwriting(chain);
+    LinkNorms(chain);
+  }
 }
 
 void Stage::Begin(const RunSpec& run) {
@@ -279,6 +284,7 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
 Stage::SegmentOutput Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass) {
   const AxisScope axis(parts_.axis);
   const TrainingScope training(pass.training);
+  const NormsApart apart(run_->examiner || run_->watch);
   const TokenScope tokens(run_->kept_tokens.empty() ? nullptr : run_->kept_tokens[m]);
   const int64_t global_micro_batch = run_->first_micro_batch + m;
   Kept kept(parts_.kept, parts_.begin + static_cast<int>(segment.begin),
@@ -297,7 +303,9 @@ Stage::SegmentOutput Stage::RunLayers(int m, const Segment& segment, Tensors x, 
     }
     kept.GiveTo(layer.index, x);
     if (run_->reports_passing && pass.weight_gradients && i > segment.begin) {
-      ReportPassing(x, layer.index);
+      // The backward of a norm may run with that of the sum before it.
+      const bool together = MayRunTogether(*parts_.layers[i - 1].layer, *layer.layer);
+      ReportPassing(x, together ? layer.index + 1 : layer.index);
     }
     if (i + 1 == parts_.layers.size() && RunsInChunks(m, x)) return {std::move(x), true};
     if (run_->examiner) run_->examiner->Enters(layer.label, layer.index, number(), m, x);

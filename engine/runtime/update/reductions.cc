@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -108,6 +109,20 @@ class RunBuilder {
   std::vector<int64_t> places_;
 };
 
+/// The parts of one storage one after the other, by their place in it. Parts come in the order of
+/// layers, which in half precision alternate between two buffers: norms stay in float32.
+std::vector<GradientSquares::Part> InOrderOfMemory(std::vector<GradientSquares::Part> parts) {
+  std::map<const c10::StorageImpl*, size_t> storages;  // numbered as they come
+  const auto place = [&](const GradientSquares::Part& part) {
+    const auto* const storage = part.gradient.storage().unsafeGetStorageImpl();
+    return std::pair(storages.try_emplace(storage, storages.size()).first->second,
+                     part.gradient.storage_offset());
+  };
+  for (const GradientSquares::Part& part : parts) place(part);
+  std::ranges::stable_sort(parts, {}, place);
+  return parts;
+}
+
 /// CUDA's kernels add in a tree, for which float32 is precise enough.
 at::ScalarType TypeOfSquares(const at::Tensor& tensor) {
   const bool adds_well = tensor.is_cuda() && tensor.scalar_type() != at::kDouble;
@@ -141,7 +156,7 @@ void HostFetch::Fetch() {
 
 GradientSquares::GradientSquares(const std::vector<Part>& parts) {
   RunBuilder builder;
-  for (const Part& part : parts) {
+  for (const Part& part : InOrderOfMemory(parts)) {
     if (IsInLanes(part.gradient)) {
       in_lanes_.push_back(part);
       continue;

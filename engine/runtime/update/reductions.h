@@ -67,7 +67,7 @@ class GradientSquares {
   static constexpr int64_t kMostOnAccelerator = 1 << 24, kMostOnHost = 1 << 18;
 
   GradientSquares() = default;
-  /// `parts` in the order of memory can share runs; others get runs of their own.
+  /// `parts`, in any order, share runs where they are neighbours in memory.
   explicit GradientSquares(const std::vector<Part>& parts);
   /// Writes the sums of the chunks into `squares`. Those of an accelerator arrive with
   /// fetch.Fetch(), until which this object must exist.

@@ -89,11 +89,15 @@ TEST(GradientSquaresTest, EachChunkHasItsPlaceWhereverItLies) {
 
 TEST(GradientSquaresTest, WhatLiesOneBehindTheOtherIsSummedAtOnce) {
   const at::Tensor buffer = Waves(3 * kSquareChunk).to(at::kDouble);
-  const GradientSquares of(Parts(buffer, buffer.mul(2)));
-  ASSERT_EQ(of.runs().size(), 3u);  // the fourth is too far away, the fifth in other memory
-  EXPECT_EQ(of.runs()[0].elements.numel(), 32 + kSquareChunk + 32);
-  EXPECT_EQ(of.runs()[0].places,
-            (std::vector<int64_t>{7, GradientSquares::Run::kPadding, 3, 4, 1}));
+  std::vector<GradientSquares::Part> parts = Parts(buffer, buffer.mul(2));
+  for (const bool shuffled : {false, true}) {
+    if (shuffled) std::swap(parts[1], parts[4]);  // buffer, other, buffer, buffer, buffer
+    const GradientSquares of(parts);
+    ASSERT_EQ(of.runs().size(), 3u);  // the fourth is too far away, the fifth in other memory
+    EXPECT_EQ(of.runs()[0].elements.numel(), 32 + kSquareChunk + 32);
+    EXPECT_EQ(of.runs()[0].places,
+              (std::vector<int64_t>{7, GradientSquares::Run::kPadding, 3, 4, 1}));
+  }
   // Summed in lanes instead.
   EXPECT_EQ(GradientSquares({{buffer.to(at::kFloat), 0}}).runs().size(), 0u);
 }
