@@ -159,7 +159,9 @@ void Stage::SetInput(int m, Tensors input) {
   MicroBatch& micro_batch = micro_batches_[m];
   STRATA_CHECK(micro_batch.input.empty()) << "stage " << number() << ", micro-batch " << m;
   if (is_first() && !parts_.layers.empty()) {
-    const StageLayer& first = parts_.layers.front();
+    // A strata.documents takes any tokens; the layer behind it looks them up.
+    const bool is_packed = !parts_.kept.empty() && parts_.kept[0].connection.of_documents;
+    const StageLayer& first = parts_.layers[is_packed && parts_.layers.size() > 1 ? 1 : 0];
     CheckOnHost(
         input, [&] { return first.label; }, [&] { first.layer->CheckInput(input); });
   }
