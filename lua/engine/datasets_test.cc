@@ -501,6 +501,10 @@ TEST_F(DatasetsTest, PackedDocumentsNeedLayersThatKnowThem) {
   EXPECT_THAT(
       Fail(Str(layers, "function(x) return x:cumsum(1) end}}):train{pipe = 1}")),
       AllOf(HasSubstr("prompt["), HasSubstr("does not treat the documents of packed rows")));
+  EXPECT_THAT(
+      Fail("job(data.tokens{9, length = 4, samples = 8}, nil, {layers = {strata.documents{}, "
+           "nn.Embedding{5, 9}}}):plan{}"),
+      HasSubstr("gives 9 different tokens, but layer 1 Embedding(5, 9) has 5 rows"));
   EXPECT_EQ(Show("strata.positions(F.ones{2, 3, 4}):tolist()"), "{{0, 1, 2}}");
   const ScriptFolder folder;
   const std::string texts = folder.Write("a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"de\"}\n");
