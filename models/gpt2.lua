@@ -25,7 +25,7 @@ local function Table(forward)
   }
 end
 local Words = Table(function(self, x) return F.embedding(x, self.weight) end)
-local Positions = Table(function(self, x) return x + self.weight:narrow(0, strata.position(), x.shape[2]) end)
+local Positions = Table(function(self, x) return x + F.embedding(strata.positions(x), self.weight) end)
 
 return strata.job {
   name   = "gpt2",

@@ -21,6 +21,7 @@ local variant = strata.options { variant = "small" }.variant
 local of = published[variant] or error("--variant is small, 1b, 7b, 8b, 70b or 405b, not " .. variant)
 
 --   path      a text, or a folder of texts, to train on
+--   texts     in place of it a file of JSON lines, whose texts are packed: several in a row, none sees another
 --   seq       tokens that the model sees at once
 --   eps       small number that RMSNorm adds to avoid a division by 0
 --   vocab     number of different tokens; 256 = bytes
@@ -31,8 +32,8 @@ local of = published[variant] or error("--variant is small, 1b, 7b, 8b, 70b or 4
 --   hidden    width inside the feed-forward part of a layer
 --   theta     base of the rotary positions
 local opt = strata.options {
-  path = "/usr/share/common-licenses", seq = 64, eps = 1e-5, vocab = of.vocab, dim = of.dim, depth = of.depth,
-  heads = of.heads, kv_heads = of.kv_heads, hidden = of.hidden, theta = of.theta,
+  path = "/usr/share/common-licenses", texts = "", seq = 64, eps = 1e-5, vocab = of.vocab, dim = of.dim,
+  depth = of.depth, heads = of.heads, kv_heads = of.kv_heads, hidden = of.hidden, theta = of.theta,
 }
 
 local Block = strata.layer {
@@ -49,9 +50,12 @@ local Block = strata.layer {
   end,
 }
 
+local packed = opt.texts ~= "" and strata.data.jsonl{opt.texts}:pack{opt.seq, long="split"}
+
 return strata.job {
   name   = "llama",
   layers = {
+    packed and strata.documents{} or {},
     nn.Embedding{opt.vocab, opt.dim, name="embed_tokens"},
     strata.times(opt.depth, function(i) return Block{name="layers." .. i} end),
     nn.RMSNorm{opt.dim, eps=opt.eps, name="norm"},
@@ -63,7 +67,7 @@ return strata.job {
   lr_schedule = { "cosine", warmup = 20, final = 0.1 },
   clip        = 1.0,
   data        = {
-    train = strata.data.text{opt.path, length=opt.seq},
+    train = packed or strata.data.text{opt.path, length=opt.seq},
     test  = strata.data.text{opt.path, length=opt.seq, split="test"},
   },
   steps       = 200,

@@ -119,6 +119,7 @@ std::vector<TensorSpecs> LayerInputs(const std::vector<LayerSpec>& layers, const
   std::vector<TensorSpecs> inputs = {input};
   inputs.insert(inputs.end(), outputs.begin(), outputs.end() - 1);
   for (const Connection& connection : FindConnections(layers)) {
+    if (connection.of_documents) continue;
     const TensorSpecs& kept = outputs.at(static_cast<size_t>(connection.from));
     TensorSpecs& taken = inputs.at(static_cast<size_t>(connection.to));
     taken.insert(taken.end(), kept.begin(), kept.end());

@@ -7,6 +7,7 @@
 // conversations as int32, a counted token t as -1 - t, and then the end of each conversation.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -166,10 +167,11 @@ Value WriteChat(const std::string& path, int64_t length, ChatEncoder& encoder, P
 class Chat : public Dataset, public HasSampleText {
  public:
   Chat(const DataSpec& spec, std::string path, std::string form,
-       std::unique_ptr<Tokenizer> tokenizer, Prepared prepared)
+       std::unique_ptr<Tokenizer> tokenizer, Prepared prepared, bool documents)
       : path_(std::move(path)),
         form_(std::move(form)),
         tokenizer_(std::move(tokenizer)),
+        documents_(documents),
         length_(spec.options["length"].as_int()),
         pad_(spec.options["pad"].as_int()),
         prepared_(std::move(prepared)),
@@ -194,23 +196,22 @@ class Chat : public Dataset, public HasSampleText {
                                : "")};
   }
   std::string description() const override {
-    return Str("chat: ", Plural(rows_, "conversation"), " of ", path_, ", up to ", length_, " ",
-               tokenizer_->unit(), "s, template ", form_);
+    const std::string most =
+        documents_ ? "" : Str(", up to ", length_, " ", tokenizer_->unit(), "s");
+    return Str("chat: ", Plural(rows_, "conversation"), " of ", path_, most, ", template ", form_);
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    Write(Stored(sample.index), length_, input, target);
+  }
+  PlainSample ReadPlain(Sample sample) const override {
+    if (!documents_) return Dataset::ReadPlain(sample);
     const std::vector<int32_t> stored = Stored(sample.index);
-    std::vector<int64_t> row(static_cast<size_t>(length_), pad_);
-    if (input) {
-      std::ranges::transform(stored.begin(), stored.begin() + std::min(std::ssize(stored), length_),
-                             row.begin(), TokenOf);
-      std::memcpy(input, row.data(), row.size() * sizeof(row[0]));
-    }
-    if (!target) return;
-    std::ranges::fill(row, kNoLabel);
-    for (size_t i = 1; i < stored.size(); ++i) {
-      if (IsCounted(stored[i])) row[i - 1] = TokenOf(stored[i]);
-    }
-    std::memcpy(target, row.data(), row.size() * sizeof(row[0]));
+    const PlainTensors half = {{{{std::ssize(stored)}, DType::kInt64}},
+                               std::string(stored.size() * sizeof(int64_t), '\0')};
+    PlainSample plain = {half, half};
+    Write(stored, std::ssize(stored), reinterpret_cast<std::byte*>(plain.input.bytes.data()),
+          reinterpret_cast<std::byte*>(plain.target.bytes.data()));
+    return plain;
   }
   /// Counted tokens stand in brackets.
   std::string sample_text(int64_t index) const override {
@@ -232,6 +233,22 @@ class Chat : public Dataset, public HasSampleText {
                 sizeof(end));
     return end;
   }
+  /// Writes a conversation, of up to `length` + 1 tokens, as a sample of `length` tokens.
+  void Write(const std::vector<int32_t>& stored, int64_t length, std::byte* input,
+             std::byte* target) const {
+    std::vector<int64_t> row(static_cast<size_t>(length), pad_);
+    if (input) {
+      std::ranges::transform(stored.begin(), stored.begin() + std::min(std::ssize(stored), length),
+                             row.begin(), TokenOf);
+      std::memcpy(input, row.data(), row.size() * sizeof(row[0]));
+    }
+    if (!target) return;
+    std::ranges::fill(row, kNoLabel);
+    for (size_t i = 1; i < stored.size(); ++i) {
+      if (IsCounted(stored[i])) row[i - 1] = TokenOf(stored[i]);
+    }
+    std::memcpy(target, row.data(), row.size() * sizeof(row[0]));
+  }
   /// The tokens of a conversation as they are stored.
   std::vector<int32_t> Stored(int64_t index) const {
     const uint64_t begin = End(index - 1);
@@ -243,6 +260,7 @@ class Chat : public Dataset, public HasSampleText {
 
   const std::string path_, form_;
   const std::unique_ptr<Tokenizer> tokenizer_;
+  const bool documents_;  // DatasetContext::documents
   const int64_t length_, pad_;
   const Prepared prepared_;
   const int64_t rows_;
@@ -255,7 +273,9 @@ std::unique_ptr<Dataset> OpenChat(const DataSpec& spec, const DatasetContext& co
   const Template form(spec, context);
   const std::string path = ResolvePath(spec.options["path"].as_string(), context);
   std::unique_ptr<Tokenizer> tokenizer = OpenTokenizer(spec.options["tokenizer"], context);
-  const int64_t length = spec.options["length"].as_int();
+  // Below the step pack no conversation is cut off.
+  const int64_t length =
+      context.documents ? std::numeric_limits<int32_t>::max() : spec.options["length"].as_int();
   const Value& train_on = spec.options["train_on"];
   PreparedKey key = {Str("chat, version 1, ", form.name(), ", ", length, ", ", train_on.ToLua()),
                      {path},
@@ -265,7 +285,8 @@ std::unique_ptr<Dataset> OpenChat(const DataSpec& spec, const DatasetContext& co
   ChatEncoder encoder(form, *tokenizer, train_on == Value("all"), spec.where);
   Prepared prepared =
       Prepare(key, [&](PreparedWriter& to) { return WriteChat(path, length, encoder, to); });
-  return std::make_unique<Chat>(spec, path, form.name(), std::move(tokenizer), std::move(prepared));
+  return std::make_unique<Chat>(spec, path, form.name(), std::move(tokenizer), std::move(prepared),
+                                context.documents);
 }
 
 }  // namespace strata::data

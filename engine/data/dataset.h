@@ -95,6 +95,9 @@ struct DatasetContext {
   int64_t seed = 0;  ///< the seed of random steps
   /// Calls the script's functions; must outlive the dataset. Null if there is no script.
   DataScript* script = nullptr;
+  /// True below the step pack: samples are whole texts, and ReadPlain() gives them without padding.
+  /// A source that cuts or fills texts up to a length does not.
+  bool documents = false;
 };
 
 }  // namespace strata

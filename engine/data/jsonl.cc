@@ -181,14 +181,67 @@ class LabelledTexts : public Dataset {
   const std::byte* ends_ = nullptr;
 };
 
-/// All texts one after the other, each followed by the token that ends a text.
+/// The texts as samples of their own lengths (DatasetContext::documents). Each is its tokens
+/// without the last one; the target is the next token.
+class WholeTexts : public Dataset {
+ public:
+  /// The token behind the last one of text i is number ends[i] of `tokens`.
+  WholeTexts(TokenSequence tokens, std::span<const std::byte> ends, const Tokenizer& tokenizer,
+             std::string path)
+      : tokens_(std::move(tokens)),
+        ends_(ends),
+        vocabulary_(tokenizer.vocabulary()),
+        path_(std::move(path)) {}
+  int64_t size() const override {
+    return std::ssize(ends_) / static_cast<int64_t>(sizeof(int64_t));
+  }
+  TensorSpec input() const override { return SpecOf(0); }
+  TensorSpec target() const override { return SpecOf(0); }
+  int64_t classes() const override { return vocabulary_; }
+  std::string description() const override {
+    return Str("jsonl: ", FormatCount(size()), " texts of ", path_);
+  }
+  void Read(Sample sample, std::byte* input, std::byte* target) const override {
+    const int64_t begin = End(sample.index - 1), count = SpecOf(sample.index).shape[0];
+    if (input) tokens_.Copy(begin, count, input);
+    if (target) tokens_.Copy(begin + 1, count, target);
+  }
+  PlainSample ReadPlain(Sample sample) const override {
+    const PlainTensors half = {
+        {SpecOf(sample.index)},
+        std::string(static_cast<size_t>(SpecOf(sample.index).bytes()), '\0')};
+    PlainSample plain = {half, half};
+    Read(sample, reinterpret_cast<std::byte*>(plain.input.bytes.data()),
+         reinterpret_cast<std::byte*>(plain.target.bytes.data()));
+    return plain;
+  }
+
+ private:
+  int64_t End(int64_t index) const {
+    int64_t end = 0;
+    if (index < 0) return end;
+    std::memcpy(&end, ends_.data() + static_cast<size_t>(index) * sizeof(end), sizeof(end));
+    return end;
+  }
+  TensorSpec SpecOf(int64_t index) const {
+    return {{std::max<int64_t>(0, End(index) - End(index - 1) - 1)}, DType::kInt64};
+  }
+
+  const TokenSequence tokens_;
+  const std::span<const std::byte> ends_;  // int64
+  const int64_t vocabulary_;
+  const std::string path_;
+};
+
+/// All texts one after the other, each followed by the token that ends a text; with `documents`
+/// each text for itself.
 std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const std::string& path,
-                                     const std::string& tokenizer_path,
-                                     const Tokenizer& tokenizer) {
+                                     const std::string& tokenizer_path, const Tokenizer& tokenizer,
+                                     bool documents) {
   const std::string& key = spec.options["text"].as_string();
   const int width = TokenWidth(tokenizer);
   const auto write = [&](PreparedWriter& to) {
-    int64_t texts = 0;
+    std::vector<int64_t> ends;
     TokenList tokens;
     ForEachJsonLine(path, [&](const Value& object, const std::string& where) {
       tokens.clear();
@@ -196,20 +249,30 @@ std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const std::string& pa
       const auto end = static_cast<int32_t>(tokenizer.end_of_text());
       if (end >= 0) tokens.push_back(end);
       to.WriteTokens(tokens, width);
-      ++texts;
+      ends.push_back((ends.empty() ? 0 : ends.back()) + std::ssize(tokens));
     });
-    return Value(texts);
+    const int64_t ends_at = to.Align();
+    to.Write(ends.data(), ends.size() * sizeof(ends[0]));
+    return Value::MakeMap({{"texts", std::ssize(ends)},
+                           {"tokens", ends.empty() ? 0 : ends.back()},
+                           {"ends_at", ends_at}});
   };
   const Prepared prepared =
-      Prepare({Str("jsonl, version 1, ", Value(key).ToLua()), {path}, tokenizer_path}, write);
-  TokenSequence tokens = {prepared.bytes, width, prepared.owner};
+      Prepare({Str("jsonl, version 2, ", Value(key).ToLua()), {path}, tokenizer_path}, write);
+  const auto bytes = static_cast<size_t>(prepared.facts["tokens"].as_int() * width);
+  TokenSequence tokens = {prepared.bytes.first(bytes), width, prepared.owner};
+  if (documents) {
+    const auto ends_at = static_cast<size_t>(prepared.facts["ends_at"].as_int());
+    return std::make_unique<WholeTexts>(std::move(tokens), prepared.bytes.subspan(ends_at),
+                                        tokenizer, path);
+  }
   const int64_t length = spec.options["length"].as_int();
   const bool has_targets = spec.options["targets"] != Value(false);
   if (PiecesOf(tokens, length, has_targets) < 1) {
     throw WorldError(Str(path, ": expected at least ", length + (has_targets ? 1 : 0), " ",
                          tokenizer.unit(), "s of text, got ", tokens.size()));
   }
-  const int64_t texts = prepared.facts.as_int();
+  const int64_t texts = prepared.facts["texts"].as_int();
   return std::make_unique<Pieces>(
       std::move(tokens),
       PiecesOptions{length, 0, true, has_targets, tokenizer.vocabulary(), tokenizer.unit(),
@@ -222,7 +285,9 @@ std::unique_ptr<Dataset> OpenJsonl(const DataSpec& spec, const DatasetContext& c
   const std::string path = ResolvePath(spec.options["path"].as_string(), context);
   const auto tokenizer = OpenTokenizer(spec.options["tokenizer"], context);
   const std::string tokenizer_path = TokenizerPath(spec.options["tokenizer"], context);
-  if (spec.options["target"].is_null()) return OpenRunning(spec, path, tokenizer_path, *tokenizer);
+  if (spec.options["target"].is_null()) {
+    return OpenRunning(spec, path, tokenizer_path, *tokenizer, context.documents);
+  }
   const Value& option = spec.options["like"];
   const std::string like = option.is_null() ? path : ResolvePath(option.as_string(), context);
   const LabelledOptions options(spec);

@@ -31,21 +31,14 @@ struct Step {
 };
 
 constexpr Step kSteps[] = {
-    {"part", data::OpenPart},
-    {"take", data::OpenTake},
-    {"concat", data::OpenConcat},
-    {"shuffled", data::OpenShuffled},
-    {"cache", data::OpenCache},
-    {"map", data::OpenMap},
-    {"filter", data::OpenFilter},
-    {"resize", data::OpenResize},
-    {"random_crop", data::OpenRandomCrop},
-    {"flip", data::OpenFlip},
-    {"jitter", data::OpenJitter},
-    {"normalise", data::OpenNormalise},
-    {"to_float", data::OpenToFloat},
-    {"one_hot", data::OpenOneHot},
-    {"mix_up", data::OpenMixUp},
+    {"part", data::OpenPart},           {"take", data::OpenTake},
+    {"concat", data::OpenConcat},       {"shuffled", data::OpenShuffled},
+    {"cache", data::OpenCache},         {"map", data::OpenMap},
+    {"pack", data::OpenPack},           {"filter", data::OpenFilter},
+    {"resize", data::OpenResize},       {"random_crop", data::OpenRandomCrop},
+    {"flip", data::OpenFlip},           {"jitter", data::OpenJitter},
+    {"normalise", data::OpenNormalise}, {"to_float", data::OpenToFloat},
+    {"one_hot", data::OpenOneHot},      {"mix_up", data::OpenMixUp},
 };
 
 /// Opens a source of the option `of` of a step.
@@ -82,7 +75,9 @@ std::unique_ptr<Dataset> OpenAsItIs(const DataSpec& spec, const DatasetContext& 
   }
   for (const Step& step : kSteps) {
     if (spec.kind != step.kind) continue;
-    return step.open(spec.options, OpenParts(spec.options["of"], context), context);
+    DatasetContext below = context;
+    below.documents = below.documents || spec.kind == "pack";
+    return step.open(spec.options, OpenParts(spec.options["of"], below), context);
   }
   throw ConfigError(Str("no data source \"", spec.kind, "\"", DidYouMean(spec.kind, kinds)));
 }

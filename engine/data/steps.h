@@ -43,6 +43,13 @@ std::unique_ptr<Dataset> OpenCache(const Value& options, StepInputs of,
 std::unique_ptr<Dataset> OpenMap(const Value& options, StepInputs of,
                                  const DatasetContext& context);
 
+/// Packs documents into rows of `length` tokens (pack.cc). Reads every document once. The inputs are
+/// the tokens and the place of each token in its document, from 0 on; so a document begins where
+/// the place is 0. Targets behind the last document are kNoLabel. Throws ConfigError if a document
+/// is longer than a row, unless `long` is "split".
+std::unique_ptr<Dataset> OpenPack(const Value& options, StepInputs of,
+                                  const DatasetContext& context);
+
 // Steps on images and vectors (transforms.cc). Each changes the first input. Random numbers depend
 // only on the seed, the epoch, the index of the sample, and the position of the step in its chain.
 std::unique_ptr<Dataset> OpenResize(const Value& options, StepInputs of,

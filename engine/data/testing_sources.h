@@ -184,6 +184,7 @@ inline std::vector<Value> EverySource(const std::filesystem::path& folder) {
       step("cache", own, {}),
       step("map", own, {{"f", FakeFunction()}}),
       step("filter", own, {{"f", FakeFunction()}}),
+      step("pack", make("jsonl", {{"path", lines}}), {{"length", 40}}),
       step("resize", images, {{"size", Value::IntList({7, 9})}}),
       step("random_crop", images, {{"size", 20}, {"padding", 3}}),
       step("flip", images, {}),

@@ -602,6 +602,8 @@ TEST(Data, AFileOfAnotherKindIsReadAsTheJobsWas) {
   EXPECT_EQ(text["tokenizer"], Value("t.model"));
   EXPECT_EQ(text["length"], Value(32));
   EXPECT_EQ(text["targets"], Value(false));
+  const Value packed = MakeDataStep("pack", lines, {64}, {}, "");
+  EXPECT_EQ(ReadingInput(packed, "new.jsonl", "")["source"], Value("jsonl")) << "a row each";
   const Value cifar = MakeDataSource("cifar10", {"data"}, {{"size", 72}}, "");
   const Value crops = MakeDataStep(
       "one_hot", MakeDataStep("random_crop", cifar, {64}, {{"padding", 4}}, ""), {}, {}, "");

@@ -19,8 +19,8 @@ namespace {
 
 /// Steps that choose samples, change them for training, or make targets. Predictions do without
 /// them.
-constexpr std::array kLeftOut = {"part",   "take", "concat", "shuffled", "filter",
-                                 "mix_up", "flip", "jitter", "one_hot"};
+constexpr std::array kLeftOut = {"part", "take",   "concat", "shuffled", "filter",
+                                 "pack", "mix_up", "flip",   "jitter",   "one_hot"};
 
 /// Other steps that keep the shape of an input.
 constexpr std::array kAlike = {"cache", "normalise", "to_float"};

@@ -71,6 +71,23 @@ Value ParseOf(const DataSourceType& type, const Value& of, const std::string& wh
   return sources;
 }
 
+/// Gives the sources below the step pack that need a `length`, and do not use it there, the length
+/// of its rows.
+Value WithLength(Value source, const Value& length) {
+  if (!source.is_map()) return source;
+  const Value of = source["of"];
+  if (of.is_list()) {
+    Value::List parts;
+    for (const Value& part : of.as_list()) parts.push_back(WithLength(part, length));
+    return source.Set("of", std::move(parts));
+  }
+  if (of.is_map()) return source.Set("of", WithLength(of, length));
+  const DataSourceType* type = FindDataSource(source["source"].as_string());
+  const bool needs = type && std::ranges::find(type->needs, "length") != type->needs.end();
+  if (needs && source["length"].is_null()) source.Set("length", length);
+  return source;
+}
+
 /// Reads a source or step, without the facts that only opening the data tells.
 DataSpec ParseSource(const Value& value, const TensorSpec* input, const std::string& where) {
   if (!value.is_map() || !value["source"].is_string()) {
@@ -87,7 +104,9 @@ DataSpec ParseSource(const Value& value, const TensorSpec* input, const std::str
   if (type.name == "dataset") CheckOwn(spec.options, spec.where);
   Fit(type, spec.options, input, spec.where);
   if (type.of != DataSourceType::Of::kNothing) {
-    spec.options.Set("of", ParseOf(type, value["of"], spec.where));
+    const Value& of = value["of"];
+    const Value below = type.name == "pack" ? WithLength(of, spec.options["length"]) : of;
+    spec.options.Set("of", ParseOf(type, below, spec.where));
   }
   return spec;
 }

@@ -34,6 +34,14 @@ const std::vector<DataSourceType>& DataStepTypes() {
       Step("cache", {}, "every sample is read once and kept in memory"),
       Step("map", {Field::Function("f", "function(input, target) -> input, target of a sample")},
            "what a function makes of each sample"),
+      Step("pack",
+           {Field::Int("length", "tokens of a row").AtLeast(1),
+            Field::Choice("long", {"refuse", "split"},
+                          "what becomes of a document that is longer than a row: an error, or "
+                          "several documents")
+                .Default("refuse"),
+            Seed()},
+           "several documents of tokens in each row, which do not see each other"),
       Step("filter", {Field::Function("f", "function(input, target) -> true for samples to keep")},
            "the samples that a function keeps; it sees each once, before the training"),
       Step("resize", {Field::Size("size", 2, "height and width, or both in one").AtLeast(1)},

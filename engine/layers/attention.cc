@@ -22,6 +22,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/layers/documents.h"
 #include "engine/layers/dropout.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
@@ -80,12 +81,10 @@ at::Tensor AttentionWithDropout(const at::Tensor& query, const at::Tensor& key,
       .to(type);
 }
 
-/// The attention of this rank's heads. If the ranks of the model axis share the heads (`heads`),
-/// dropout draws numbers for the heads of all ranks from the thread's generator (random.h) and uses
-/// this rank's part of them.
-at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                     const std::optional<at::Tensor>& mask, double dropout, bool causal,
-                     const Part& heads) {
+/// Attention() of texts that are whole rows, or of one document of a row.
+at::Tensor AttentionOfOne(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                          const std::optional<at::Tensor>& mask, double dropout, bool causal,
+                          const Part& heads) {
   const bool draws_for_all = dropout > 0 && heads.axis;
   std::optional<RandomScope> own;
   if (dropout > 0 && SplitsDraws(query, heads.axis)) own.emplace(SplitSeed(query.device()));
@@ -93,6 +92,19 @@ at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::T
     return AttentionWithDropout(query, key, value, mask, dropout, causal, heads);
   }
   return at::scaled_dot_product_attention(query, key, value, mask, dropout, causal);
+}
+
+/// The attention of this rank's heads, within the documents of packed rows (documents.h). If the
+/// ranks of the model axis share the heads (`heads`), dropout draws numbers for the heads of all
+/// ranks from the thread's generator (random.h) and uses this rank's part of them.
+at::Tensor Attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& mask, double dropout, bool causal,
+                     const Part& heads) {
+  return WithinDocuments(query, key, value, mask, causal,
+                         [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const std::optional<at::Tensor>& own_mask, bool is_causal) {
+                           return AttentionOfOne(q, k, v, own_mask, dropout, is_causal, heads);
+                         });
 }
 
 }  // namespace

@@ -55,7 +55,16 @@ class Join : public Layer {
   const int64_t dim_;
 };
 
-constexpr LayerEntry kLayers[] = {{"skip", New<Skip>}, {"join", New<Join>}};
+/// Hands on the tokens; behind them, for the stage to keep, the places of packed rows if there are
+/// any.
+class DocumentsLayer : public Layer {
+ public:
+  explicit DocumentsLayer(const Value&) {}
+  Tensors Forward(const Tensors& inputs, const Pass&) override { return inputs; }
+};
+
+constexpr LayerEntry kLayers[] = {
+    {"skip", New<Skip>}, {"join", New<Join>}, {"documents", New<DocumentsLayer>}};
 
 }  // namespace
 

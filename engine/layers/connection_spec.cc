@@ -1,4 +1,6 @@
 // Declarations of strata.skip and strata.join, which carry a value past some layers.
+#include <algorithm>
+
 #include "engine/layers/cost_rules.h"
 #include "engine/layers/rules.h"
 
@@ -58,6 +60,20 @@ std::vector<Traced> CostOfJoin(LayerTape& tape, const LayerSpec& spec,
   return joined;
 }
 
+TensorSpecs InferDocuments(const LayerSpec&, const TensorSpecs& inputs, Script*) {
+  const auto is_like_tokens = [&](const TensorSpec& input) {
+    return input.shape.size() == 2 && input == TensorSpec{inputs[0].shape, DType::kInt64};
+  };
+  if (inputs.size() <= 2 && std::ranges::all_of(inputs, is_like_tokens)) return {inputs[0]};
+  throw ShapeError(Str("expects int64 tokens (N, L), and of packed data their places in the ",
+                       "documents, of the same shape; got ", ToString(inputs)));
+}
+
+std::vector<Traced> CostOfDocuments(LayerTape&, const LayerSpec&, const std::vector<Traced>& inputs,
+                                    const TensorSpecs&) {
+  return {inputs[0]};
+}
+
 Field Key(const char* help) { return Field::String("key", help); }
 
 }  // namespace
@@ -83,6 +99,16 @@ std::vector<LayerType> ConnectionTypes() {
        .library = "strata",
        .infer = InferJoin,
        .cost = CostOfJoin},
+      {.name = "documents",
+       .fields = {},
+       .help = "the first layer of a job whose data is packed: for all later layers, on whatever "
+               "stage, attention sees each document alone, and positions begin anew. Tokens that "
+               "are not packed pass",
+       .shapes = "(N, L) and, packed, (N, L) -> (N, L)",
+       .library = "strata",
+       .infer = InferDocuments,
+       .cost = CostOfDocuments,
+       .is_token_wise = Always},
   };
 }
 

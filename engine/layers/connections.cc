@@ -10,6 +10,7 @@ namespace strata {
 namespace {
 
 bool IsSkip(const LayerSpec& layer) { return !layer.scripted && layer.type == "skip"; }
+bool IsDocuments(const LayerSpec& layer) { return !layer.scripted && layer.type == "documents"; }
 bool IsJoin(const LayerSpec& layer) { return !layer.scripted && layer.type == "join"; }
 
 std::string Subject(const std::vector<LayerSpec>& layers, int index) {
@@ -20,7 +21,7 @@ std::string Subject(const std::vector<LayerSpec>& layers, int index) {
 /// The first skip or join inside of the layer; null if there is none.
 const LayerSpec* FindInside(const LayerSpec& layer) {
   for (const LayerSpec& child : layer.children) {
-    if (IsSkip(child) || IsJoin(child)) return &child;
+    if (IsSkip(child) || IsJoin(child) || IsDocuments(child)) return &child;
     if (const LayerSpec* inside = FindInside(child)) return inside;
   }
   return nullptr;
@@ -28,7 +29,9 @@ const LayerSpec* FindInside(const LayerSpec& layer) {
 
 /// Finds the connection of this key, with its join or still without; end() if there is none.
 auto FindKey(std::vector<Connection>& connections, const std::string& key) {
-  return std::ranges::find(connections, key, &Connection::key);
+  return std::ranges::find_if(connections, [&](const Connection& connection) {
+    return connection.key == key && !connection.of_documents;
+  });
 }
 
 void Keep(const std::vector<LayerSpec>& layers, int index, std::vector<Connection>& connections) {
@@ -59,13 +62,24 @@ void Take(const std::vector<LayerSpec>& layers, int index, std::vector<Connectio
 
 }  // namespace
 
+bool HasDocuments(const std::vector<LayerSpec>& layers) {
+  return !layers.empty() && IsDocuments(layers[0]);
+}
+
 std::vector<Connection> FindConnections(const std::vector<LayerSpec>& layers) {
   std::vector<Connection> connections;
+  if (HasDocuments(layers) && layers.size() > 1) {
+    connections.push_back({"documents", 0, static_cast<int>(layers.size()) - 1, true});
+  }
   for (int i = 0; i < static_cast<int>(layers.size()); ++i) {
+    if (i > 0 && IsDocuments(layers[i])) {
+      throw ConfigError(Str(Subject(layers, i), " stands in front of all other layers"));
+    }
     if (const LayerSpec* inside = FindInside(layers[i])) {
-      throw ConfigError(Str(Subject(layers, i), ": strata.", inside->type, "{\"",
-                            inside->args["key"].as_string(),
-                            "\"} stands in the job's list of layers, not inside a layer"));
+      const Value* key = inside->args.Find("key");
+      throw ConfigError(Str(Subject(layers, i), ": strata.", inside->type, "{",
+                            key ? Str('"', key->as_string(), '"') : "",
+                            "} stands in the job's list of layers, not inside a layer"));
     }
     if (IsSkip(layers[i])) Keep(layers, i, connections);
     if (IsJoin(layers[i])) Take(layers, i, connections);
@@ -87,6 +101,7 @@ std::vector<TensorSpecs> BoundarySpecs(const std::vector<LayerSpec>& layers,
     TensorSpecs& specs = boundaries.emplace_back(outputs.at(bounds[b] - 1));
     for (const Connection& connection : connections) {
       if (!Crosses(connection, bounds[b])) continue;
+      if (connection.of_documents && !IsPacked(input)) continue;
       const TensorSpecs& kept = outputs.at(connection.from);
       specs.insert(specs.end(), kept.begin(), kept.end());
     }

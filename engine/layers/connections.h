@@ -18,17 +18,28 @@ struct Connection {
   std::string key;
   int from = 0;  ///< the strata.skip
   int to = 0;    ///< the strata.join, behind it
+  /// True for strata.documents. Its value is its second input, which only packed data gives, has
+  /// the spec of its output, and is for all layers behind it (documents.h), up to the last one,
+  /// `to`. No layer gets it as an input.
+  bool of_documents = false;
 };
+
+/// True if the first layer of the job's list is a strata.documents.
+bool HasDocuments(const std::vector<LayerSpec>& layers);
 
 /// The connections of the job's flat list, ordered by `from`. Throws ConfigError with the layer's
 /// place for: a join without an earlier skip of its key (the nearest key is named), a skip without
-/// a join, a key that is used twice, and a skip or join inside another layer.
+/// a join, a key that is used twice, a skip or join inside another
+/// layer, and a strata.documents that is not the first layer.
 std::vector<Connection> FindConnections(const std::vector<LayerSpec>& layers);
 
 /// True when the connection's value crosses the cut before layer `cut`.
 inline bool Crosses(const Connection& connection, int cut) {
   return connection.from < cut && cut <= connection.to;
 }
+
+/// True if the input of a job with a strata.documents is packed.
+inline bool IsPacked(const TensorSpecs& input) { return input.size() > 1; }
 
 /// The tensors at each of the `bounds`: the input of every stage, and last the output of the last
 /// stage. At a cut these are the output of the layer before it, followed by the values of the

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-LayerSpec Make(const std::string& type, Value::List positional, Value::Map named = {}) {
+LayerSpec Make(const std::string& type, Value::List positional = {}, Value::Map named = {}) {
   return MakeLayer(type, positional, named, {}, "net.lua:3");
 }
 LayerSpec Skip(const char* key) { return Make("skip", {key}); }
@@ -122,10 +122,38 @@ TEST(JoinTest, RefusesWhatDoesNotFit) {
               AllOf(HasSubstr("how"), HasSubstr("add")));
 }
 
+TEST(DocumentsTest, CarryPlacesPastAllLayers) {
+  const TensorSpec tokens = {{2, 9}, DType::kInt64};
+  const std::vector<LayerSpec> layers = {Make("documents"), Make("Embedding", {7, 4}),
+                                         Linear(4, 7)};
+  for (const TensorSpecs& input : {TensorSpecs{tokens, tokens}, TensorSpecs{tokens}}) {
+    const auto outputs = InferLayers(layers, input, nullptr);
+    EXPECT_EQ(outputs.back(), Floats({2, 9, 7}));
+    TensorSpecs between = outputs[1];
+    if (input.size() > 1) between.push_back(tokens);
+    EXPECT_EQ(BoundarySpecs(layers, {0, 2, 3}, input, outputs),
+              (std::vector<TensorSpecs>{input, between, outputs[2]}));
+  }
+  const auto error = [&](const TensorSpecs& input) {
+    return ErrorOf([&] { InferLayers(layers, input, nullptr); });
+  };
+  for (const TensorSpecs& wrong :
+       {TensorSpecs{tokens, {{2, 8}, DType::kInt64}}, TensorSpecs{tokens, tokens, tokens},
+        Floats({2, 9}), TensorSpecs{{{9}, DType::kInt64}}}) {
+    EXPECT_THAT(error(wrong),
+                AllOf(HasSubstr("layer 0 documents()"), HasSubstr("int64 tokens (N, L)")));
+  }
+  const LayerSpec inside = MakeLayer("Sequential", {}, {}, {Make("documents")}, "net.lua:4");
+  EXPECT_THAT(
+      ErrorOf([&] { FindConnections({inside}); }),
+      HasSubstr("strata.documents{} stands in the job's list of layers, not inside a layer"));
+}
+
 TEST(ConnectionTypesTest, StandOutsideNn) {
   for (const std::string& name : LayerTypeNames()) {
     EXPECT_NE(name, "skip");
     EXPECT_NE(name, "join");
+    EXPECT_NE(name, "documents");
   }
   EXPECT_THAT(LayerHelp(*FindLayerType("skip")), HasSubstr("strata.skip{key}: keeps its input"));
 }

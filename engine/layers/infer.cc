@@ -27,7 +27,9 @@ std::string Title(const std::vector<LayerSpec>& layers, size_t index) {
 TensorSpecs InputsOf(int index, const TensorSpecs& inputs, const std::vector<TensorSpecs>& outputs,
                      const std::vector<Connection>& connections) {
   TensorSpecs all = index == 0 ? inputs : outputs.back();
-  const auto taken = std::ranges::find(connections, index, &Connection::to);
+  const auto taken = std::ranges::find_if(connections, [&](const Connection& connection) {
+    return connection.to == index && !connection.of_documents;
+  });
   if (taken == connections.end()) return all;
   const TensorSpecs& kept = outputs.at(taken->from);
   all.insert(all.end(), kept.begin(), kept.end());

@@ -16,11 +16,14 @@
 #include <vector>
 
 #include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/layers/attention.h"
 #include "engine/layers/axis/crossing.h"
 #include "engine/layers/composite.h"
 #include "engine/layers/cuda/launch.h"
 #include "engine/layers/cuda/llama_kernels.h"
+#include "engine/layers/documents.h"
 #include "engine/layers/families.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/layer_types.h"
@@ -30,12 +33,25 @@
 namespace strata {
 namespace {
 
+/// Throws ConfigError unless x (N, ..., T, D) has the tokens of the packed rows.
+void CheckRows(const Documents& documents, const at::Tensor& x) {
+  if (x.size(0) == documents.rows() && x.size(-2) == documents.tokens()) return;
+  throw ConfigError(Str("rotary positions of ", documents.rows(), " packed rows of ",
+                        documents.tokens(), " tokens expect (N, ..., T, features), got ",
+                        FormatShape(x.sizes())));
+}
+
 /// Rotary position embedding (Su et al., arXiv:2104.09864) of x (..., T, D): rotates the pair
 /// (x[i], x[i + D/2]) at position t by the angle t theta^(-2i/D). The paper pairs neighbours;
 /// Llama's published weights pair the two halves. Positions count from the start of the text
-/// (TokenPosition()).
+/// (TokenPosition()), in packed rows from that of the document (documents.h).
 at::Tensor Rotate(const at::Tensor& x, double theta) {
-  if (const auto y = RotateByKernel(x, theta, TokenPosition())) return *y;
+  const Documents* const documents = CurrentDocuments();
+  if (documents) {
+    CheckRows(*documents, x);
+  } else if (const auto y = RotateByKernel(x, theta, TokenPosition())) {
+    return *y;
+  }
   const int64_t half = x.size(-1) / 2;
   const auto integers = x.options().dtype(at::kLong);
   const at::Tensor frequency =
@@ -43,8 +59,17 @@ at::Tensor Rotate(const at::Tensor& x, double theta) {
   const int64_t begin = TokenPosition();
   const at::Tensor places = at::arange(begin, begin + x.size(-2), integers);
   const at::Tensor angle = places.unsqueeze(1).mul(frequency);
-  const at::Tensor cosine = angle.cos().to(x.scalar_type());
-  const at::Tensor sine = angle.sin().to(x.scalar_type());
+  // Of packed rows, (T, D/2) becomes (N, 1, ..., T, D/2).
+  const auto of_tokens = [&](const at::Tensor& of_places) {
+    const at::Tensor table = of_places.to(x.scalar_type());
+    if (!documents) return table;
+    std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
+    shape[0] = x.size(0);
+    shape[shape.size() - 2] = x.size(-2);
+    shape.back() = half;
+    return table.index_select(0, documents->places().flatten()).view(shape);
+  };
+  const at::Tensor cosine = of_tokens(angle.cos()), sine = of_tokens(angle.sin());
   const at::Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
   return at::cat({a.mul(cosine).sub(b.mul(sine)), b.mul(cosine).add(a.mul(sine))}, -1);
 }
@@ -130,7 +155,12 @@ class GroupedQueryAttention : public ProjectionLayer {
     const at::Tensor keys = repeated(k), values = repeated(v);
     const bool causal = causal_ && before == 0;
     const at::Tensor mixed =
-        at::scaled_dot_product_attention(q, keys, values, mask, /*dropout_p=*/0, causal);
+        WithinDocuments(q, keys, values, mask, causal,
+                        [](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                           const std::optional<at::Tensor>& seen, bool is_causal) {
+                          return at::scaled_dot_product_attention(query, key, value, seen,
+                                                                  /*dropout_p=*/0, is_causal);
+                        });
     return o_->Forward({mixed.transpose(1, 2).flatten(2)}, pass)[0];
   }
 

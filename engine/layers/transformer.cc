@@ -16,6 +16,7 @@
 
 #include "engine/layers/attention.h"
 #include "engine/layers/axis/crossing.h"
+#include "engine/layers/documents.h"
 #include "engine/layers/dropout.h"
 #include "engine/layers/families.h"
 #include "engine/layers/init.h"
@@ -134,11 +135,20 @@ class TransformerLayer : public CompositeLayer, public BeginsWithNorm, public En
     if (SplitsDraws(x, block_.axis.get())) {
       SplitSeed(x.device());
     } else {
-      const int64_t batch = x.size(batch_first_ ? 0 : 1);
       // On devices other than the CPU the scores are float32.
       const at::TensorOptions wide = x.options().dtype(at::kFloat);
-      ApplyDropout(at::empty({batch, heads_, Length(x), length}, x.is_cpu() ? x.options() : wide),
-                   dropout_, /*training=*/true);
+      const auto skip = [&](int64_t batch, int64_t queries, int64_t keys) {
+        ApplyDropout(at::empty({batch, heads_, queries, keys}, x.is_cpu() ? x.options() : wide),
+                     dropout_, /*training=*/true);
+      };
+      const Documents* const documents = x.is_cpu() ? CurrentDocuments() : nullptr;
+      if (!documents) {
+        skip(x.size(batch_first_ ? 0 : 1), Length(x), length);
+      } else {
+        for (const std::vector<int64_t>& row : documents->lengths()) {
+          for (const int64_t tokens : row) skip(1, tokens, tokens);
+        }
+      }
     }
     Dropped(at::empty_like(x), pass);
   }

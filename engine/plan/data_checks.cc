@@ -13,6 +13,7 @@
 #include "engine/base/text.h"
 #include "engine/cost/layer_costs.h"
 #include "engine/job/data_source.h"
+#include "engine/layers/connections.h"
 #include "engine/layers/inputs.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/parts.h"
@@ -91,7 +92,9 @@ void CheckLabels(const LayerSpec& loss, const DataSpec& data, int64_t classes,
 }
 
 std::string TableText(const Job& job, int64_t rows) {
-  return Str("layer 0 ", job.layers[0].ToString(), " has ", Plural(rows, "row"));
+  const int first = HasDocuments(job.layers) ? 1 : 0;
+  return Str("layer ", first, " ", job.layers[static_cast<size_t>(first)].ToString(), " has ",
+             Plural(rows, "row"));
 }
 
 /// Refuses tokens for which the first layer has no row.
@@ -333,9 +336,35 @@ void CheckMask(const Job& job, const DataSpec& data) {
                         "none: function(x, mask) return x, mask:logical_not() end before it"));
 }
 
+bool IsPackedData(const DataSpec& data) {
+  return HasEnd(data) && AnySource(data, [](std::string_view kind) { return kind == "pack"; });
+}
+
+/// Checks that the layers know of the documents of packed data.
+void CheckDocuments(const Job& job) {
+  for (const DataSpec* data : {&job.train_data, &job.test_data}) {
+    if (!IsPackedData(*data) || HasDocuments(job.layers)) continue;
+    throw ConfigError(Str(Place(data->where), "packed data gives tokens and their places in the ",
+                          "documents, which strata.documents{} as the first layer takes; layer 0 ",
+                          "is ", job.layers.front().ToString()));
+  }
+}
+
+/// Checks that the loss leaves out the padding of packed rows, whose labels are kNoLabel.
+void CheckPackedLoss(const Job& job, const DataSpec& data) {
+  const LayerSpec& loss = job.loss;
+  const bool is_checked = IsPackedData(data) && !loss.scripted && !loss.type.empty();
+  if (!is_checked || loss.args["ignore_index"] == Value(kNoLabel)) return;
+  throw ConfigError(Str(Place(loss.where), "rows of packed data end with targets of ", kNoLabel,
+                        ", which the loss ", loss.ToString(), " would count; it expects a ",
+                        "CrossEntropyLoss or NLLLoss with ignore_index = ", kNoLabel,
+                        ", or a function that leaves them out"));
+}
+
 }  // namespace
 
 MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script) {
+  CheckDocuments(job);
   Shapes shapes;
   const int64_t rows = batch.micro_batch_size;
   if (job.train_data.kind == "function" && script != nullptr) {
@@ -347,7 +376,7 @@ MicroBatchShapes InferShapes(const Job& job, const Batch& batch, Script* script)
 }
 
 int64_t TableRows(const Job& job) {
-  const LayerSpec& first = job.layers[0];
+  const LayerSpec& first = job.layers[HasDocuments(job.layers) && job.layers.size() > 1 ? 1 : 0];
   return first.type == "Embedding" && !first.scripted ? first.args["num_embeddings"].as_int() : 0;
 }
 
@@ -394,6 +423,7 @@ void CheckData(const Job& job, const Plan& plan, const Shapes& shapes, Script* s
     if (!HasEnd(*data) || (!is_test && !job.trains)) continue;
     CheckTokens(job, *data);
     CheckMask(job, *data);
+    CheckPackedLoss(job, *data);
     const DataFacts facts = FactsOf(*data);
     const int64_t rows = plan.batch.micro_batch_size;
     const TensorSpecs output = OutputOfData(job, *data, facts, rows, shapes, script);

@@ -25,8 +25,10 @@ void CheckShared(const std::vector<LayerSpec>& layers) {
 bool IsLanguageModel(const Plan& plan) {
   const TensorSpecs& input = plan.stages.front().input;
   const TensorSpecs& output = plan.stages.back().output;
-  const bool takes_tokens =
-      input.size() == 1 && input[0].dtype == DType::kInt64 && input[0].shape.size() == 2;
+  // Of packed data there are the places of the tokens too; a text that is generated needs none.
+  const bool is_packed = input.size() == 2 && plan.layers.front().type == "documents";
+  const bool takes_tokens = (input.size() == 1 || is_packed) && input[0].dtype == DType::kInt64 &&
+                            input[0].shape.size() == 2;
   return takes_tokens && output.size() == 1 && IsFloating(output[0].dtype) &&
          output[0].shape.size() == 3 && output[0].shape[1] == input[0].shape[1];
 }

@@ -410,6 +410,110 @@ padded.loss = function(o, t) filled = filled + t:eq(-100):sum():item() return o:
               HasSubstr("collate"));
 }
 
+constexpr char kPacked[] = R"(
+documents = strata.dataset{length = 40, ragged = true, get = function(i)
+  local length = 1 + i * 7 % 11
+  return F.arange(length):add(i):remainder(9), F.arange(length):mul(i):remainder(9) end}
+Positions = strata.layer{name = "Positions",
+  init = function(self) self.weight = self:parameter{16, 8, init = function(w) w:normal_(0, 0.5) end} end,
+  forward = function(self, x) return x + F.embedding(strata.positions(x), self.weight) end}
+Attend = strata.layer{name = "Attend",
+  init = function(self) self.qkv = nn.Linear{8, 24} end,
+  forward = function(self, x)
+    local q, k, v = unpack(self.qkv(x):unsqueeze(1):chunk(3, -1))
+    return x + F.scaled_dot_product_attention(q, k, v, {is_causal = true}):squeeze(1)
+  end}
+function packed(train, more)
+  local keys = {layers = {strata.documents{}, nn.Embedding{9, 8}, Positions{}, Attend{},
+                          nn.TransformerEncoderLayer{8, 2, batch_first = true, dim_feedforward = 8, causal = true},
+                          nn.Linear{8, 9}},
+                loss = nn.CrossEntropyLoss{class_dim = -1}, data = {train = train}}
+  for name, value in pairs(more or {}) do keys[name] = value end
+  return job(train, nil, keys)
+end
+)";
+
+/// Packed data trains the same whatever the plan: functions of the script see documents as our
+/// layers do.
+TEST_F(DatasetsTest, PackedDocumentsTrainTheSameUnderEveryPlan) {
+  Show(kPacked);
+  const std::string alone = Show("losses(packed(documents:pack{16}), {pipe = 1})");
+  EXPECT_THAT(alone, HasSubstr(" "));
+  EXPECT_EQ(Show("losses(packed(documents:pack{16}), {pipe = 2})"), alone);
+  EXPECT_EQ(Show("losses(packed(documents:pack{16}), {pipe = 3, schedule = 'gpipe'})"), alone);
+  EXPECT_EQ(Show("losses(packed(documents:cache{}:pack{16}), {pipe = 1})"), alone);
+  EXPECT_NE(Show("losses(packed(documents:pack{16, seed = 1}), {pipe = 1})"), alone);
+  // One document a row is what attention without documents sees.
+  Show(
+      "rows = strata.dataset{length = 8, get = function(i) "
+      "return F.arange(16):add(i):remainder(9), F.arange(16):mul(i):remainder(9) end}");
+  EXPECT_EQ(Show("losses(packed(rows:pack{16}:shuffle(3), {epochs = 1}), {pipe = 2})"),
+            Show("losses(packed(rows:pack{16}:shuffle(3), {epochs = 1}), {pipe = 1})"));
+}
+
+/// A job with packed data generates texts, which are not packed, token by token.
+TEST_F(DatasetsTest, PackedDocumentsMakeALanguageModel) {
+  Show(kPacked);
+  Show(
+      "e = packed(documents:pack{16}, {layers = {strata.documents{}, nn.Embedding{9, 8}, "
+      "Positions{}, "
+      "nn.GroupedQueryAttention{8, 2}, nn.Linear{8, 9}}}):start{pipe = 2}");
+  Show(
+      "function say(keep) return e:generate('1 2 3', {tokenizer = 'numbers', stream = false, "
+      "tokens = 6, keep = keep}) end");
+  EXPECT_EQ(Show("say(true):match('^1 2 3 %d %d %d %d %d %d$') ~= nil"), "true");
+  EXPECT_EQ(Show("say(true) == say(false)"), "true");
+}
+
+/// A training that goes on in the middle of an epoch reads the rows that come next.
+TEST_F(DatasetsTest, PackedDocumentsResumeInTheMiddleOfAnEpoch) {
+  const ScriptFolder folder;
+  Show(kPacked);
+  Show(Str("function saved(steps) return losses(packed(documents:pack{16}, {save = {dir = '",
+           (folder.path() / "run").string(),
+           "', every = 1}, resume = 'latest'}), {epochs = 'none', "
+           "steps = steps}) end"));
+  const std::string all = Show("losses(packed(documents:pack{16}), {epochs = 'none', steps = 7})");
+  const std::string first = Show("saved(4)"), rest = Show("saved(7)");
+  EXPECT_THAT(all, StartsWith(first.substr(0, first.size() - 1)));
+  EXPECT_THAT(all, testing::EndsWith(rest.substr(1)));
+}
+
+TEST_F(DatasetsTest, PackedDocumentsNeedLayersThatKnowThem) {
+  Show(kPacked);
+  EXPECT_THAT(
+      Fail("job(documents:pack{16}, nil, {layers = {nn.Embedding{9, 3}}, epochs = 1}):plan{}"),
+      AllOf(HasSubstr("strata.documents{} as the first layer"),
+            HasSubstr("layer 0 is Embedding(9, 3)")));
+  EXPECT_THAT(
+      Fail(
+          "packed(documents:pack{16}, {layers = {nn.Embedding{9, 9}, strata.documents{}}}):plan{}"),
+      HasSubstr("layer 1 documents() stands in front of all other layers"));
+  EXPECT_THAT(Fail("packed(documents:pack{16}, {loss = nn.CrossEntropyLoss{class_dim = -1, "
+                   "ignore_index = 0}}):plan{}"),
+              HasSubstr("rows of packed data end with targets of -100"));
+  EXPECT_THAT(Fail("packed(documents:pack{8}):plan{}"),
+              HasSubstr("a row has length=8; long=\"split\""));
+  const char* const layers =
+      "packed(documents:pack{16}, {layers = {strata.documents{}, nn.Embedding{9, 9}, ";
+  EXPECT_THAT(Fail(Str(layers, "function(x) return x + strata.position() end}}):train{pipe = 1}")),
+              HasSubstr("strata.positions(x) gives the place of each token"));
+  EXPECT_THAT(
+      Fail(Str(layers, "function(x) return x:cumsum(1) end}}):train{pipe = 1}")),
+      AllOf(HasSubstr("prompt["), HasSubstr("does not treat the documents of packed rows")));
+  EXPECT_THAT(
+      Fail("job(data.tokens{9, length = 4, samples = 8}, nil, {layers = {strata.documents{}, "
+           "nn.Embedding{5, 9}}}):plan{}"),
+      HasSubstr("gives 9 different tokens, but layer 1 Embedding(5, 9) has 5 rows"));
+  EXPECT_EQ(Show("strata.positions(F.ones{2, 3, 4}):tolist()"), "{{0, 1, 2}}");
+  const ScriptFolder folder;
+  const std::string texts = folder.Write("a.jsonl", "{\"text\": \"abc\"}\n{\"text\": \"de\"}\n");
+  EXPECT_THAT(Fail(Str("packed(data.jsonl{'", texts, "'}:take(2):pack{3}):plan{pipe = 1}")),
+              HasSubstr("the labels of strata.data.pack are 0 to 255"))
+      << "the source needs no length of its own";
+  EXPECT_THAT(Fail("strata.positions(F.ones{3})"), HasSubstr("expects a tensor (N, T, ...)"));
+}
+
 TEST_F(DatasetsTest, TensorsInFiles) {
   const ScriptFolder folder;
   const std::string npy = (folder.path() / "x.npy").string();

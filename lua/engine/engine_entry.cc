@@ -20,6 +20,7 @@
 #include "engine/comm/cuda/use_device.h"
 #include "engine/comm/transports/make_transport.h"
 #include "engine/layers/cuda/launch.h"
+#include "engine/layers/documents.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/training_scope.h"
@@ -124,7 +125,12 @@ class Api : public EngineApi {
     });
     state.core().is_training = IsTraining;
     SetScriptStack(ScriptCalls, CallsHere);
-    state.core().token_position = TokenPosition;
+    state.core().token_position = [] {
+      if (!CurrentDocuments()) return TokenPosition();
+      throw ConfigError(
+          "strata.position() is one place for all rows, but packed rows have several documents: "
+          "strata.positions(x) gives the place of each token");
+    };
     state.core().tensors = std::make_shared<TensorScript>(state);
   }
 

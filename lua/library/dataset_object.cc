@@ -264,7 +264,7 @@ int OptionsOf(lua_State* L) {
   return 1;
 }
 
-constexpr size_t kSteps = 15;  // DataStepTypes()
+constexpr size_t kSteps = 16;  // DataStepTypes()
 
 template <size_t... kIndices>
 std::vector<NamedFunction> Methods(std::index_sequence<kIndices...>) {

@@ -197,7 +197,7 @@ void AddLayers(lua_State* L) {
   NoteHelp(L, -1,
            "nn: layers and losses, with PyTorch's names, arguments, defaults and initial values");
   lua_setfield(L, -2, "nn");
-  for (const char* name : {"skip", "join"}) {
+  for (const char* name : {"skip", "join", "documents"}) {
     Push(L, LayerConstructor{Str("strata.", name), FindLayerType(name), {}, {}});
     lua_setfield(L, -2, name);
   }

@@ -15,6 +15,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/layers/documents.h"
 #include "lua/core/binding.h"
 #include "lua/core/calls.h"
 #include "lua/core/convert.h"
@@ -287,6 +288,27 @@ void ConvertFactors(const Operator& op, torch::jit::Stack& stack) {
   });
 }
 
+/// scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, ...), within
+/// the documents of packed rows.
+void CallWithinDocuments(const c10::OperatorHandle& attention, torch::jit::Stack& stack) {
+  std::optional<at::Tensor> mask;
+  if (!stack[3].isNone()) mask = stack[3].toTensor();
+  const at::Tensor mixed = WithinDocuments(
+      stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor(), mask, stack[5].toBool(),
+      [&](const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+          const std::optional<at::Tensor>& seen, bool causal) {
+        torch::jit::Stack own = stack;
+        own[0] = query;
+        own[1] = key;
+        own[2] = value;
+        own[3] = seen ? IValue(*seen) : IValue();
+        own[5] = causal;
+        attention.callBoxed(&own);
+        return own[0].toTensor();
+      });
+  stack = {mixed};
+}
+
 /// The names in the table at `index`; empty if it has none. Sets `positions`.
 std::vector<std::string> NamesOf(lua_State* L, int index, int& positions) {
   const TableShape shape = ShapeOf(L, index);
@@ -368,7 +390,11 @@ int CallOperator(lua_State* L, const Operator& op, const CallArguments& argument
   try {
     const OutsideScript outside(L);
     ConvertFactors(op, choice.stack);
-    choice.overload->callBoxed(&choice.stack);
+    if (CurrentDocuments() && op.name == "scaled_dot_product_attention") {
+      CallWithinDocuments(*choice.overload, choice.stack);
+    } else {
+      choice.overload->callBoxed(&choice.stack);
+    }
   } catch (const c10::Error& error) {
     throw ConfigError(Str(shown, ": ", ErrorText(error)));
   }

@@ -3,6 +3,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 
 #include <cmath>
@@ -10,6 +11,8 @@
 #include "engine/base/error.h"
 #include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
+#include "engine/layers/documents.h"
+#include "engine/layers/kept_tokens.h"
 #include "lua/core/binding.h"
 #include "lua/core/convert.h"
 #include "lua/core/core.h"
@@ -107,6 +110,29 @@ int NoGrad(lua_State* L) {
   return lua_gettop(L);
 }
 
+/// strata.positions(x): the places of the tokens of x (N, T, ...) in their texts, int64 (1, T) or,
+/// of packed rows, (N, T).
+int Positions(lua_State* L) {
+  const at::Tensor& x = TensorArgument(L, 1, "a tensor (N, T, ...)");
+  if (x.dim() < 2) {
+    throw ConfigError(
+        Str("strata.positions expects a tensor (N, T, ...), got ", DescribeTensor(x)));
+  }
+  const Documents* const documents = CurrentDocuments();
+  if (!documents) {
+    const int64_t begin = TokenPosition();
+    const auto integers = x.options().dtype(at::kLong);
+    PushTensor(L, at::arange(begin, begin + x.size(1), integers).unsqueeze(0));
+    return 1;
+  }
+  if (x.size(0) != documents->rows() || x.size(1) != documents->tokens()) {
+    throw ConfigError(Str("strata.positions expects the ", documents->rows(), " packed rows of ",
+                          documents->tokens(), " tokens, (N, T, ...), got ", DescribeTensor(x)));
+  }
+  PushTensor(L, documents->places());
+  return 1;
+}
+
 /// __index of F: the function F.name.
 int FindFunction(lua_State* L) {
   const std::string name = TextArgument(L, 2, "the name of an operator");
@@ -146,7 +172,13 @@ void OpenTensors(lua_State* L) {
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorHelp);
   lua_pushcfunction(L, Bound<ResultOfOperator>);
   lua_setfield(L, LUA_REGISTRYINDEX, kOperatorResult);
-  const NamedFunction library[] = {{"no_grad", Bound<NoGrad>, kNoGradHelp}};
+  const NamedFunction library[] = {{"no_grad", Bound<NoGrad>, kNoGradHelp},
+                                   {"positions", Bound<Positions>,
+                                    "strata.positions(x): in a layer's function, the place of each "
+                                    "token of x (N, T, ...) in its "
+                                    "text, int64 (1, T), or (N, T) if documents are packed: "
+                                    "x + F.embedding(strata.positions(x), self.weight)",
+                                    nullptr, GivenType<at::Tensor>}};
   SetFunctions(L, library);
   OpenModel(L);
   OpenTensorFiles(L);

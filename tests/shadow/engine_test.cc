@@ -146,8 +146,16 @@ TEST_F(DeviceErrorTest, NumbersThatAKernelCannotTakeAreToldOnTheHost) {
   script_.data[3] = [](int64_t) {
     return MicroBatch{{at::full({8, 10}, 64, at::kLong)}, {at::zeros({8, 10}, at::kLong)}};
   };
-  EXPECT_THAT(ConfigErrorOf([&] { Start({"tied"})->TrainStep(); }),
-              HasSubstr("expected a token from 0 to 63, got 64"));
+  script_.data[4] = [this](int64_t i) {
+    MicroBatch batch = script_.data[3](i);
+    batch.input.push_back(at::arange(10).repeat({8, 1}));
+    return batch;
+  };
+  for (const char* model : {"tied", "packed"}) {
+    EXPECT_THAT(ConfigErrorOf([&] { Start({model})->TrainStep(); }),
+                HasSubstr("expected a token from 0 to 63, got 64"))
+        << model;
+  }
   script_.data[1] = [](int64_t) {
     return MicroBatch{{at::zeros({8, 6})}, {at::full({8}, -7, at::kLong)}};
   };

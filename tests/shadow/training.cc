@@ -119,6 +119,16 @@ Model TiedTokens() {
            {"data", MapOf({{"train", Function(3)}})}}};
 }
 
+/// Attention within the documents of packed rows.
+Model Packed() {
+  const Value::Map transformer = {
+      {"dim_feedforward", 24}, {"batch_first", true}, {"dropout", 0}, {"causal", true}};
+  return {{Make("documents"), Make("Embedding", {64, 16}),
+           Make("TransformerEncoderLayer", {16, 4}, transformer),
+           Make("GroupedQueryAttention", {16, 4}), Make("Linear", {16, 64})},
+          {{"data", MapOf({{"train", Function(4)}})}}};
+}
+
 Model ModelOf(const std::string& name) {
   if (name == "dense") return Dense();
   if (name == "large") return Large();
@@ -127,6 +137,7 @@ Model ModelOf(const std::string& name) {
   if (name == "skips") return Skips();
   if (name == "llama") return Llama();
   if (name == "residuals") return Residuals();
+  if (name == "packed") return Packed();
   return TiedTokens();
 }
 
@@ -193,6 +204,12 @@ FakeScript ScriptOf() {
   script.data[1] = [=](int64_t i) { return MicroBatch{{waves(i, {8, 6})}, {labels(i)}}; };
   script.data[2] = [=](int64_t i) { return MicroBatch{{waves(i, {8, 1, 8, 8})}, {labels(i)}}; };
   script.data[3] = [=](int64_t i) { return MicroBatch{{tokens(i)}, {tokens(i + 1)}}; };
+  script.data[4] = [=](int64_t i) {  // two documents in each row, cut at another place in each
+    const at::Tensor place = at::arange(10), first = at::arange(i, i + 8).remainder(9).add(1);
+    const at::Tensor second = place.sub(first.unsqueeze(1));
+    const at::Tensor places = at::where(second.lt(0), place, second);
+    return MicroBatch{{tokens(i), places}, {tokens(i + 1)}};
+  };
   script.layers[1] = [](testing::FunctionLayer& layer, const Tensors& x, const Pass&) {
     return Tensors{x[0].matmul(layer.weight().t())};
   };

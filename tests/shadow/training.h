@@ -16,8 +16,8 @@ namespace strata::shadow {
 
 /// What trains: a model by name and how its ranks work together.
 struct Case {
-  const char* model =
-      "dense";  ///< "dense", "large", "images", "tokens", "tied", "skips", "llama", "residuals"
+  const char* model = "dense";  ///< "dense", "large", "images", "tokens", "tied", "skips",
+                                ///< "llama", "residuals", "packed"
   const char* schedule = "1f1b";
   int pipe = 1, data = 1, model_axis = 1;
   Value::Map more = {};                ///< keys of the job

@@ -27,29 +27,38 @@ void Append(Tensors& tensors, Tensors more) {
 
 void Kept::TakeFromInput(Tensors& input) {
   for (auto value = values_.rbegin(); value != values_.rend(); ++value) {
-    if (!Crosses(value->connection, begin_)) continue;
+    if (!Crosses(value->connection, begin_) || !IsThere(value->connection)) continue;
     kept_[value->connection.from] = TakeLast(input, value->tensors);
   }
 }
 
 void Kept::GiveTo(int layer, Tensors& inputs) {
   for (const KeptValue& value : values_) {
-    if (value.connection.to != layer) continue;
+    if (value.connection.to != layer || value.connection.of_documents) continue;
     Append(inputs, std::move(kept_.at(value.connection.from)));
   }
 }
 
 void Kept::TakeFrom(int layer, Tensors& outputs) {
   for (const KeptValue& value : values_) {
-    if (value.connection.from != layer) continue;
+    if (value.connection.from != layer || !IsThere(value.connection)) continue;
     kept_[layer] = TakeLast(outputs, value.tensors);
   }
 }
 
+const at::Tensor* Kept::documents() const {
+  for (const KeptValue& value : values_) {
+    if (!value.connection.of_documents) continue;
+    const auto kept = kept_.find(value.connection.from);
+    return kept == kept_.end() ? nullptr : &kept->second.at(0);
+  }
+  return nullptr;
+}
+
 void Kept::GiveToOutput(Tensors& output) {
   for (const KeptValue& value : values_) {
-    if (!Crosses(value.connection, end_)) continue;
-    Append(output, std::move(kept_.at(value.connection.from)));
+    if (!Crosses(value.connection, end_) || !IsThere(value.connection)) continue;
+    Append(output, kept_.at(value.connection.from));
   }
 }
 

@@ -22,8 +22,9 @@ struct KeptValue {
 /// followed by those of each value.
 class Kept {
  public:
-  Kept(const std::vector<KeptValue>& values, int begin, int end)
-      : values_(values), begin_(begin), end_(end) {}
+  /// `packed`: false if the data is not packed, so that a strata.documents keeps nothing.
+  Kept(const std::vector<KeptValue>& values, int begin, int end, bool packed = false)
+      : values_(values), begin_(begin), end_(end), packed_(packed) {}
 
   /// Removes the values that were kept before this stage from the stage's input.
   void TakeFromInput(Tensors& input);
@@ -31,12 +32,17 @@ class Kept {
   void GiveTo(int layer, Tensors& inputs);
   /// Call it after the layer: removes the values that the layer keeps from its outputs.
   void TakeFrom(int layer, Tensors& outputs);
+  /// The value that strata.documents keeps, the places of packed rows; null before it is there.
+  const at::Tensor* documents() const;
   /// Appends the values that later stages need to the stage's output.
   void GiveToOutput(Tensors& output);
 
  private:
+  bool IsThere(const Connection& connection) const { return packed_ || !connection.of_documents; }
+
   const std::vector<KeptValue>& values_;
   const int begin_, end_;
+  const bool packed_;
   std::map<int, Tensors> kept_;  // by the index of the layer that keeps them
 };
 

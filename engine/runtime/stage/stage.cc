@@ -22,6 +22,8 @@
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
 #include "engine/layers/axis/axis_scope.h"
+#include "engine/layers/connections.h"
+#include "engine/layers/documents.h"
 #include "engine/layers/kept_tokens.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/random/random.h"
@@ -131,7 +133,8 @@ Tensors TakeGradients(const Tensors& inputs) {
 
 Stage::Stage(StageParts parts, const GroupOf& group_of)
     : parts_(std::move(parts)),
-      parameters_(parts_.layers, group_of, parts_.device, parts_.types, parts_.block_bytes) {
+      parameters_(parts_.layers, group_of, parts_.device, parts_.types, parts_.block_bytes),
+      probe_(is_half() ? 0.03 : 1e-4) {
   parts_.reserved = nullptr;
   if (parts_.segments.empty()) parts_.segments = {{0, parts_.layers.size(), true}};
   if (!parts_.device.is_cpu() && (is_first() || is_last())) copies_.emplace(parts_.device);
@@ -161,7 +164,9 @@ void Stage::SetInput(int m, Tensors input) {
   MicroBatch& micro_batch = micro_batches_[m];
   STRATA_CHECK(micro_batch.input.empty()) << "stage " << number() << ", micro-batch " << m;
   if (is_first() && !parts_.layers.empty()) {
-    const StageLayer& first = parts_.layers.front();
+    // A strata.documents takes any tokens; the layer behind it looks them up.
+    const bool is_packed = !parts_.kept.empty() && parts_.kept[0].connection.of_documents;
+    const StageLayer& first = parts_.layers[is_packed && parts_.layers.size() > 1 ? 1 : 0];
     CheckOnHost(
         input, [&] { return first.label; }, [&] { first.layer->CheckInput(input); });
   }
@@ -281,6 +286,11 @@ Tensors Stage::RunSegment(int m, size_t k, Run run) {
   return output;
 }
 
+/// True if layers are probed in this pass (DocumentProbe), as in the first one of a training.
+bool Stage::IsProbed(const Pass& pass) const {
+  return pass.training && !pass.recomputing && !run_->examiner;
+}
+
 Stage::SegmentOutput Stage::RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass) {
   const AxisScope axis(parts_.axis);
   const TrainingScope training(pass.training);
@@ -288,8 +298,16 @@ Stage::SegmentOutput Stage::RunLayers(int m, const Segment& segment, Tensors x, 
   const TokenScope tokens(run_->kept_tokens.empty() ? nullptr : run_->kept_tokens[m]);
   const int64_t global_micro_batch = run_->first_micro_batch + m;
   Kept kept(parts_.kept, parts_.begin + static_cast<int>(segment.begin),
-            parts_.begin + static_cast<int>(segment.end));
+            parts_.begin + static_cast<int>(segment.end), IsPacked(run_->boundaries[m]->front()));
   kept.TakeFromInput(x);
+  std::optional<Documents> documents;
+  std::optional<DocumentScope> packed;
+  const auto see_documents = [&] {
+    if (packed || !kept.documents()) return;
+    documents.emplace(*kept.documents());
+    packed.emplace(&*documents);
+  };
+  see_documents();
   std::optional<RandomScope> scope;
   for (size_t i = segment.begin; i < segment.end; ++i) {
     StageLayer& layer = parts_.layers[i];
@@ -310,11 +328,16 @@ Stage::SegmentOutput Stage::RunLayers(int m, const Segment& segment, Tensors x, 
     if (i + 1 == parts_.layers.size() && RunsInChunks(m, x)) return {std::move(x), true};
     if (run_->examiner) run_->examiner->Enters(layer.label, layer.index, number(), m, x);
     const Tensors seen = run_->watch ? Copies(x) : Tensors();
+    if (packed && IsProbed(pass)) {
+      TranslateErrors([&] { return layer.label; },
+                      [&] { probe_.See(layer, x, *documents, layer.seeded_as()); });
+    }
     x = TranslateErrors([&] { return layer.label; }, [&] { return ForwardOf(layer, x, pass); });
     if (run_->watch) run_->watch->See(layer, seen, x, pass);
     x = Apart(InComputeType(std::move(x)));
     if (run_->examiner) run_->examiner->Leaves(layer, number(), m, x);
     kept.TakeFrom(layer.index, x);
+    see_documents();
   }
   kept.GiveToOutput(x);
   return {std::move(x)};

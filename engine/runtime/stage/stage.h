@@ -20,6 +20,7 @@
 #include "engine/runtime/engine_script.h"
 #include "engine/runtime/stage/chunked_head.h"
 #include "engine/runtime/stage/copy_stream.h"
+#include "engine/runtime/stage/document_probe.h"
 #include "engine/runtime/stage/flat_parameters.h"
 #include "engine/runtime/stage/kept.h"
 #include "engine/runtime/stage/run_spec.h"
@@ -188,6 +189,7 @@ class Stage {
     Tensors tensors;
     bool before_head = false;
   };
+  bool IsProbed(const Pass& pass) const;
   SegmentOutput RunLayers(int m, const Segment& segment, Tensors x, const Pass& pass);
   bool RunsInChunks(int m, const Tensors& x) const;
   void ReportPassing(const Tensors& x, int layer);
@@ -210,6 +212,7 @@ class Stage {
   const RunSpec* run_ = nullptr;
   const Passed* passed_ = nullptr;  // of the backward in progress; null if not reported
   std::vector<MicroBatch> micro_batches_;
+  DocumentProbe probe_;      // of packed data
   bool has_warned_ = false;  // that the loss has no gradient
 };
 
