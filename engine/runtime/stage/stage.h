@@ -48,7 +48,7 @@ struct StageParts {
   at::Device device = at::kCPU;
   ParameterTypes types = {};
   int64_t block_bytes = 0;  ///< of gradients that come late (FlatParameters); 0: they do not
-  int begin = 0, end = 0;  ///< range of its layers in the job's list
+  int begin = 0, end = 0;   ///< range of its layers in the job's list
   std::vector<StageLayer> layers;
   std::shared_ptr<void> reserved = nullptr;  ///< memory for initial values (ReserveMemory())
   std::vector<KeptValue> kept;               ///< connections that begin, end or pass through here
