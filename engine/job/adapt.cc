@@ -388,7 +388,7 @@ bool AdaptSpec::IsBase(const std::string& name) const {
 
 void Adapt(const JobKeys& keys, Job& job) {
   if (!keys.given("adapt")) return;
-  if (keys.given("freeze")) {
+  if (!keys["freeze"].is_null()) {  // a flag --freeze=none takes the script's away
     keys.Refuse(
         "adapt freezes all parameters but its low-rank parts, and freeze names others; keep one of "
         "them (adapt's option train names what learns besides)");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/text.h"
+#include "engine/job/flags/overrides.h"
 #include "engine/job/job_fields.h"
 #include "engine/job/parameter_groups.h"
 #include "engine/job/testing_job.h"
@@ -198,6 +199,12 @@ TEST(Adapt, RefusesWhatItCannotDo) {
               }),
               HasSubstr("there is no adapt \"lroa\"; did you mean \"lora\"?"));
   EXPECT_THAT(ErrorOf([&] { Build({{"adapt", MapOf({{"1", "lora"}})}}); }), HasSubstr("layers"));
+}
+
+TEST(Adapt, TakesTheFlagThatFreezesNothing) {
+  const RawJob raw = NetJob({{"layers", "head"}}, {{"freeze", 0}});
+  const Value flags = Overrides(Value::MakeMap({{"freeze", "none"}}), "net.lua:20");
+  EXPECT_EQ(Learning(BuildJob(raw, flags)), Learning(BuildNet("head")));
 }
 
 TEST(Adapt, RefusesTiedWeights) {
