@@ -247,7 +247,7 @@ struct Job {
   OptimizerSpec optimizer;
   LrScheduleSpec lr_schedule;
   double clip = 0;  ///< largest global gradient norm; 0 = no clipping
-  int zero = 0;     ///< 1 = the optimizer's state is sharded over the replicas (ZeRO-1)
+  int zero = 0;     ///< 1, 2 = replicas share the optimizer's state, the gradients (ZeRO)
   LayerSelector freeze;
   AdaptSpec adapt;
   RecomputeSpec recompute;
