@@ -16,10 +16,11 @@ namespace strata::shadow {
 
 /// What trains: a model by name and how its ranks work together.
 struct Case {
-  const char* model = "dense";  ///< "dense", "large", "images", "tokens", "tied", "skips", "llama", "residuals"
+  const char* model =
+      "dense";  ///< "dense", "large", "images", "tokens", "tied", "skips", "llama", "residuals"
   const char* schedule = "1f1b";
   int pipe = 1, data = 1, model_axis = 1;
-  Value::Map more = {};  ///< keys of the job
+  Value::Map more = {};                ///< keys of the job
   std::vector<LayerSpec> layers = {};  ///< in the place of the model's, if there are any
 
   std::string Name() const;

@@ -26,8 +26,8 @@ bool AddColumnSumsByKernel(const at::Tensor& rows, const at::Tensor& sums) {
             .element = *element,
             .grid_x = static_cast<unsigned>((columns + kColumnsOfBlock - 1) / kColumnsOfBlock),
             .block = count < kManyRows ? 128U : 1024U,
-            .arguments = {Memory(rows), Memory(sums), static_cast<int>(count), static_cast<int>(columns),
-                          stride, static_cast<int>(aligned)}});
+            .arguments = {Memory(rows), Memory(sums), static_cast<int>(count),
+                          static_cast<int>(columns), stride, static_cast<int>(aligned)}});
   return true;
 }
 

@@ -19,9 +19,10 @@ class StaleGradients {
  public:
   /// Marks `gradient` as stale. REQUIRES: `gradient` is contiguous.
   void Mark(const at::Tensor& gradient);
-  /// Returns true if `gradient` is stale, or made of stale gradients; then the caller must overwrite
-  /// all of it. Afterwards it is not stale any more. If only a part of it is stale, or it is only a
-  /// part of a stale gradient, that gradient is set to zero as a whole and the result is false.
+  /// Returns true if `gradient` is stale, or made of stale gradients; then the caller must
+  /// overwrite all of it. Afterwards it is not stale any more. If only a part of it is stale, or it
+  /// is only a part of a stale gradient, that gradient is set to zero as a whole and the result is
+  /// false.
   bool Take(const at::Tensor& gradient);
 
  private:

@@ -38,8 +38,8 @@ class RandomScope {
 /// device whose generators have offsets (CUDA).
 uint64_t SplitSeed(c10::Device device);
 
-/// Draws a seed from this scope, for a kernel that makes random numbers by itself. It is another one
-/// for each call, whatever else is drawn. REQUIRES: a scope.
+/// Draws a seed from this scope, for a kernel that makes random numbers by itself. It is another
+/// one for each call, whatever else is drawn. REQUIRES: a scope.
 uint64_t DrawSeed();
 
 /// The seed of this thread's innermost scope. A recomputed forward gets the same seed again.
