@@ -5,8 +5,8 @@
 // eight rows at a time, and the warps of a block take turns. A thread adds up its own rows, a warp
 // the sums of its threads by exchanges, and the first warp the sums of all warps, in their order.
 
-/// `rows` rows of `columns` elements, each `stride` elements behind the one before. `aligned`: every
-/// row begins at a multiple of 16 bytes.
+/// `rows` rows of `columns` elements, each `stride` elements behind the one before. `aligned`:
+/// every row begins at a multiple of 16 bytes.
 KERNEL column_sums(Global<const Element> x, Global<float> sums, int rows, int columns,
                    long long stride, int aligned) {
   constexpr int kPacks = kWarp / kPack, kMostWarps = 32;

@@ -1,5 +1,5 @@
-// Dropout, and the end of a residual block, x + dropout(f): one pass each. The same kernel drops the
-// gradient. Nothing is kept for it but the seed.
+// Dropout, and the end of a residual block, x + dropout(f): one pass each. The same kernel drops
+// the gradient. Nothing is kept for it but the seed.
 
 /// y = x + dropout(f); with a null x, y = dropout(f).
 KERNEL dropout(Global<const Element> x, Global<const Element> f, Global<Element> y, long long count,
