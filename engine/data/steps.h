@@ -43,10 +43,10 @@ std::unique_ptr<Dataset> OpenCache(const Value& options, StepInputs of,
 std::unique_ptr<Dataset> OpenMap(const Value& options, StepInputs of,
                                  const DatasetContext& context);
 
-/// Packs documents into rows of `length` tokens (pack.cc). Reads every document once. The inputs are
-/// the tokens and the place of each token in its document, from 0 on; so a document begins where
-/// the place is 0. Targets behind the last document are kNoLabel. Throws ConfigError if a document
-/// is longer than a row, unless `long` is "split".
+/// Packs documents into rows of `length` tokens (pack.cc). Reads every document once. The inputs
+/// are the tokens and the place of each token in its document, from 0 on; so a document begins
+/// where the place is 0. Targets behind the last document are kNoLabel. Throws ConfigError if a
+/// document is longer than a row, unless `long` is "split".
 std::unique_ptr<Dataset> OpenPack(const Value& options, StepInputs of,
                                   const DatasetContext& context);
 
