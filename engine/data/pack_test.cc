@@ -185,6 +185,9 @@ TEST_F(PackTest, TakesWholeTextsOfJsonLines) {
   // The steps in between keep the lengths.
   const auto taken = Pack(MakeDataStep("take", of, {}, {{"count", 1}}, "net.lua:1"), 3);
   EXPECT_EQ(DocumentsOf(*taken).size(), 1u);
+  const std::string none = Write("none.jsonl", "");
+  EXPECT_EQ(ErrorOfPack(MakeDataSource("jsonl", {none}, {}, ""), 3),
+            none + ": expected JSON lines, got none");
 }
 
 TEST_F(PackTest, TakesWholeConversations) {
