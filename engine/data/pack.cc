@@ -131,6 +131,10 @@ class Pack : public Step {
                           split_ == 1 ? "is" : "are", " split; the longest has ",
                           FormatCount(longest_), " tokens"));
     }
+    if (empty_ > 0) {
+      notes.push_back(Str("pack: ", Plural(empty_, "document"), " without tokens ",
+                          empty_ == 1 ? "is" : "are", " left out"));
+    }
     return notes;
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
@@ -163,6 +167,7 @@ class Pack : public Step {
       longest_ = std::max(longest_, tokens);
       if (tokens > length_ && !splits_) RefuseLong(document, tokens);
       if (tokens > length_) ++split_;
+      if (tokens == 0) ++empty_;
       for (int64_t begin = 0; begin < tokens; begin += length_) {
         pieces.push_back({document, begin, std::min(length_, tokens - begin)});
       }
@@ -197,6 +202,7 @@ class Pack : public Step {
   const bool splits_;
   std::vector<Row> rows_;
   int64_t split_ = 0;    // number of documents that were split
+  int64_t empty_ = 0;    // number of documents without tokens, which are in no row
   int64_t longest_ = 0;  // tokens of the longest document
 };
 

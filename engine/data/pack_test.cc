@@ -15,8 +15,10 @@ namespace strata {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 /// Document i has the tokens 1000 i, 1000 i + 1, ... and as targets the same numbers, negated.
 class RaggedScript : public FakeDataScript {
@@ -188,6 +190,12 @@ TEST_F(PackTest, TakesWholeTextsOfJsonLines) {
   const std::string none = Write("none.jsonl", "");
   EXPECT_EQ(ErrorOfPack(MakeDataSource("jsonl", {none}, {}, ""), 3),
             none + ": expected JSON lines, got none");
+}
+
+TEST_F(PackTest, SaysWhatItLeavesOut) {
+  EXPECT_THAT(Pack(Documents({0, 2, 0}), 4)->notes(),
+              Contains("pack: 2 documents without tokens are left out"));
+  EXPECT_THAT(Pack(Documents({2}), 4)->notes(), Not(Contains(HasSubstr("left out"))));
 }
 
 TEST_F(PackTest, TakesWholeConversations) {
