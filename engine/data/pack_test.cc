@@ -198,6 +198,19 @@ TEST_F(PackTest, SaysWhatItLeavesOut) {
   EXPECT_THAT(Pack(Documents({2}), 4)->notes(), Not(Contains(HasSubstr("left out"))));
 }
 
+/// Without `counted`, a split in pieces of running text would take a part of the texts.
+TEST_F(PackTest, RefusesPartsThatWereNotCountedInDocuments) {
+  const std::string path = Write("a.jsonl", "{\"text\": \"abcdef\"}\n{\"text\": \"ghijkl\"}\n");
+  const Value of = MakeDataSource("jsonl", {path}, {{"length", 3}}, "");
+  const auto part = [&](int64_t counted) {
+    return MakeDataStep("part", of, {}, {{"begin", 0}, {"end", 1}, {"counted", counted}}, "");
+  };
+  EXPECT_THAT(ErrorOfPack(part(3), 8),
+              HasSubstr("split counted 3 samples, but pack gets 2 of jsonl: 2 texts of " + path +
+                        "; split what is packed: data:pack{...}:split{...}"));
+  EXPECT_EQ(DocumentsOf(*Pack(part(2), 8)).size(), 1u);
+}
+
 TEST_F(PackTest, TakesWholeConversations) {
   std::string lines;
   for (const char* answer : {"no", "the quick brown fox jumps over the lazy dog"}) {
