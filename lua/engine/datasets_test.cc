@@ -531,6 +531,17 @@ end)");
   }
 }
 
+/// The second output of a decoder's first part has no rows.
+TEST_F(DatasetsTest, PackedDocumentsPassACutInADecoder) {
+  Show(kPacked);
+  Show(R"(function decoder(cuts, pipe)
+  local decode = nn.TransformerDecoderLayer{8, 2, batch_first = true, dim_feedforward = 8, causal = true}
+  local layers = {strata.documents{}, nn.Embedding{9, 8}, function(x) return x, x end, decode, nn.Linear{8, 9}}
+  return losses(packed(documents:pack{16}, {layers = layers, partition = cuts}), {pipe = pipe})
+end)");
+  EXPECT_EQ(Show("decoder({0, 3.1, 5}, 2)"), Show("decoder({0, 5}, 1)"));
+}
+
 TEST_F(DatasetsTest, TensorsInFiles) {
   const ScriptFolder folder;
   const std::string npy = (folder.path() / "x.npy").string();

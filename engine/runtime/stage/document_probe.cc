@@ -45,8 +45,8 @@ int GuessTokenDim(const at::Tensor& x, const Documents& documents) {
   return found.empty() || (found.size() > 1 && found[0] != 0) ? -1 : found[0];
 }
 
-/// The dim of the tokens of an output: the only one in which the output for a part of the row has
-/// fewer elements; -1 if it is not so.
+/// The dim of the tokens of an output of one row: the only one in which the output for a part of
+/// the row has fewer elements; -1 if it is not so.
 int FindTokenDim(const at::Tensor& of_row, const at::Tensor& of_part, const Place& part,
                  int64_t tokens) {
   if (!of_row.defined() || !of_part.defined() || of_row.dim() != of_part.dim()) return -1;
@@ -56,7 +56,8 @@ int FindTokenDim(const at::Tensor& of_row, const at::Tensor& of_part, const Plac
     if (found >= 0 || of_row.size(dim) != tokens || of_part.size(dim) != part.tokens) return -1;
     found = dim;
   }
-  return found;
+  // The second output of a part of a decoder has tokens and no rows.
+  return of_row.dim() > 1 && found >= 0 && of_row.size(RowDim(found)) == 1 ? found : -1;
 }
 
 /// Tokens of one row of `x`, copied.
