@@ -114,9 +114,10 @@ class Pack : public Step {
     for (const Row& row : rows_) {
       pieces += std::ssize(row.pieces);
       padding += static_cast<double>(row.room);
-      squares += std::pow(static_cast<double>(row.room), 2);
+      squares += static_cast<double>(row.room / longest_piece()) * Square(longest_piece()) +
+                 Square(row.room % longest_piece());
       for (const Piece& piece : row.pieces) {
-        squares += std::pow(static_cast<double>(piece.tokens), 2);
+        squares += Square(piece.tokens);
       }
     }
     const auto length = static_cast<double>(length_), all = static_cast<double>(size()) * length;
@@ -147,8 +148,9 @@ class Pack : public Step {
       CopyNumbers(document.target.bytes, piece.begin, piece.tokens, labels.data() + at);
       for (int64_t place = 0; place < piece.tokens; ++place) places[at++] = place;
     }
-    // The rest of the row is a document of its own, of which no target counts.
-    for (int64_t place = 0; at < length; ++place) places[at++] = place;
+    // The rest of the row is documents of which no target counts. None is longer than the longest
+    // piece, for which a model's table of positions may be made.
+    for (int64_t place = 0; at < length; ++place) places[at++] = place % longest_piece();
     if (target) std::memcpy(target, labels.data(), length * sizeof(int64_t));
     if (!input) return;
     std::memcpy(input, tokens.data(), length * sizeof(int64_t));
@@ -156,6 +158,10 @@ class Pack : public Step {
   }
 
  private:
+  static double Square(int64_t tokens) { return std::pow(static_cast<double>(tokens), 2); }
+
+  int64_t longest_piece() const { return std::min(longest_, length_); }
+
   /// Reads every document once, for its length.
   std::vector<Piece> Pieces(const SampleOrder& order) {
     std::vector<Piece> pieces;
