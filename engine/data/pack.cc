@@ -191,11 +191,13 @@ class Pack : public Step {
 
   PlainSample ReadChecked(Sample sample, const Piece& piece) const {
     PlainSample document = ReadDocument(sample);
-    if (LengthOf(document) >= piece.begin + piece.tokens) return document;
+    const int64_t tokens = LengthOf(document), end = piece.begin + piece.tokens;
+    const bool may_go_on = splits_ && piece.tokens == length_;
+    if (tokens == end || (may_go_on && tokens > end)) return document;
     throw ConfigError(Str("pack: sample ", sample.index, " of ", of().description(), " has ",
-                          LengthOf(document), " tokens in epoch ", sample.epoch,
-                          " and had more when it was packed; steps before pack must not change ",
-                          "lengths at random"));
+                          tokens, " tokens in epoch ", sample.epoch, " and had ",
+                          may_go_on ? "at least " : "", end, " when it was packed; steps before ",
+                          "pack must not change lengths at random"));
   }
 
   [[noreturn]] void RefuseLong(int64_t document, int64_t tokens) const {

@@ -169,13 +169,22 @@ TEST_F(PackTest, RefusesWhatAreNoDocuments) {
       AllOf(HasSubstr("expects documents of int64 tokens"), HasSubstr("float32 (1, 8, 8)")));
   EXPECT_THAT(ErrorOfPack(Documents({0, 0}), 8), HasSubstr("pack: no tokens in dataset"));
   const Value documents = Documents({3, 2});
-  const auto packed = Pack(documents, 8);
   script_.extra_targets = 1;
   EXPECT_THAT(ErrorOfPack(documents, 8), HasSubstr("has 2 tokens and 3 targets"));
-  script_.extra_targets = 0;
-  script_.lengths = {1, 2};
-  EXPECT_THAT(strata::ErrorOf([&] { Row(*packed, 0, 5); }),
-              HasSubstr("has 1 tokens in epoch 5 and had more when it was packed"));
+}
+
+/// A document that grew would lose its end.
+TEST_F(PackTest, RefusesLengthsThatChange) {
+  const auto read = [&](int64_t length, int64_t before, int64_t now, const char* what) {
+    const auto packed = Pack(Documents({before}), length, {{"long", what}});
+    script_.lengths = {now};
+    return strata::ErrorOf([&] { Row(*packed, 0, 5); });
+  };
+  EXPECT_THAT(read(8, 3, 1, "refuse"), HasSubstr("has 1 tokens in epoch 5 and had 3 when it was"));
+  EXPECT_THAT(read(8, 3, 4, "split"), HasSubstr("has 4 tokens in epoch 5 and had 3 when it was"));
+  EXPECT_THAT(read(3, 3, 4, "refuse"), HasSubstr("has 4 tokens in epoch 5 and had 3 when it was"));
+  EXPECT_THAT(read(3, 6, 2, "split"), HasSubstr("has 2 tokens in epoch 5 and had at least "));
+  EXPECT_EQ(read(3, 6, 6, "split"), "no error");
 }
 
 TEST_F(PackTest, TakesWholeTextsOfJsonLines) {
