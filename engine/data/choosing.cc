@@ -119,9 +119,17 @@ class Concat : public Step {
 
 }  // namespace
 
-std::unique_ptr<Dataset> OpenPart(const Value& options, StepInputs of, const DatasetContext&) {
+std::unique_ptr<Dataset> OpenPart(const Value& options, StepInputs of,
+                                  const DatasetContext& context) {
   const int64_t size = of[0]->size();
   const int64_t begin = options["begin"].as_int(), end = options["end"].as_int();
+  // Below the step pack running text has other samples than by itself, its texts.
+  if (const Value& counted = options["counted"];
+      context.documents && counted.is_int() && counted != Value(size)) {
+    throw ConfigError(Str("split counted ", counted.as_int(), " samples, but pack gets ", size,
+                          " of ", of[0]->description(),
+                          "; split what is packed: data:pack{...}:split{...}"));
+  }
   if (begin >= end || end > size) {
     throw ConfigError(Str("part: expected samples from 0 to ", size, ", got ", begin, " to ", end));
   }

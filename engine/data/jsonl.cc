@@ -262,6 +262,9 @@ std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const std::string& pa
   const auto bytes = static_cast<size_t>(prepared.facts["tokens"].as_int() * width);
   TokenSequence tokens = {prepared.bytes.first(bytes), width, prepared.owner};
   if (documents) {
+    if (prepared.facts["texts"] == Value(0)) {
+      throw WorldError(path + ": expected JSON lines, got none");
+    }
     const auto ends_at = static_cast<size_t>(prepared.facts["ends_at"].as_int());
     return std::make_unique<WholeTexts>(std::move(tokens), prepared.bytes.subspan(ends_at),
                                         tokenizer, path);

@@ -114,9 +114,10 @@ class Pack : public Step {
     for (const Row& row : rows_) {
       pieces += std::ssize(row.pieces);
       padding += static_cast<double>(row.room);
-      squares += std::pow(static_cast<double>(row.room), 2);
+      squares += static_cast<double>(row.room / longest_piece()) * Square(longest_piece()) +
+                 Square(row.room % longest_piece());
       for (const Piece& piece : row.pieces) {
-        squares += std::pow(static_cast<double>(piece.tokens), 2);
+        squares += Square(piece.tokens);
       }
     }
     const auto length = static_cast<double>(length_), all = static_cast<double>(size()) * length;
@@ -131,6 +132,10 @@ class Pack : public Step {
                           split_ == 1 ? "is" : "are", " split; the longest has ",
                           FormatCount(longest_), " tokens"));
     }
+    if (empty_ > 0) {
+      notes.push_back(Str("pack: ", Plural(empty_, "document"), " without tokens ",
+                          empty_ == 1 ? "is" : "are", " left out"));
+    }
     return notes;
   }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
@@ -143,8 +148,9 @@ class Pack : public Step {
       CopyNumbers(document.target.bytes, piece.begin, piece.tokens, labels.data() + at);
       for (int64_t place = 0; place < piece.tokens; ++place) places[at++] = place;
     }
-    // The rest of the row is a document of its own, of which no target counts.
-    for (int64_t place = 0; at < length; ++place) places[at++] = place;
+    // The rest of the row is documents of which no target counts. None is longer than the longest
+    // piece, for which a model's table of positions may be made.
+    for (int64_t place = 0; at < length; ++place) places[at++] = place % longest_piece();
     if (target) std::memcpy(target, labels.data(), length * sizeof(int64_t));
     if (!input) return;
     std::memcpy(input, tokens.data(), length * sizeof(int64_t));
@@ -152,6 +158,10 @@ class Pack : public Step {
   }
 
  private:
+  static double Square(int64_t tokens) { return std::pow(static_cast<double>(tokens), 2); }
+
+  int64_t longest_piece() const { return std::min(longest_, length_); }
+
   /// Reads every document once, for its length.
   std::vector<Piece> Pieces(const SampleOrder& order) {
     std::vector<Piece> pieces;
@@ -163,6 +173,7 @@ class Pack : public Step {
       longest_ = std::max(longest_, tokens);
       if (tokens > length_ && !splits_) RefuseLong(document, tokens);
       if (tokens > length_) ++split_;
+      if (tokens == 0) ++empty_;
       for (int64_t begin = 0; begin < tokens; begin += length_) {
         pieces.push_back({document, begin, std::min(length_, tokens - begin)});
       }
@@ -180,11 +191,13 @@ class Pack : public Step {
 
   PlainSample ReadChecked(Sample sample, const Piece& piece) const {
     PlainSample document = ReadDocument(sample);
-    if (LengthOf(document) >= piece.begin + piece.tokens) return document;
+    const int64_t tokens = LengthOf(document), end = piece.begin + piece.tokens;
+    const bool may_go_on = splits_ && piece.tokens == length_;
+    if (tokens == end || (may_go_on && tokens > end)) return document;
     throw ConfigError(Str("pack: sample ", sample.index, " of ", of().description(), " has ",
-                          LengthOf(document), " tokens in epoch ", sample.epoch,
-                          " and had more when it was packed; steps before pack must not change ",
-                          "lengths at random"));
+                          tokens, " tokens in epoch ", sample.epoch, " and had ",
+                          may_go_on ? "at least " : "", end, " when it was packed; steps before ",
+                          "pack must not change lengths at random"));
   }
 
   [[noreturn]] void RefuseLong(int64_t document, int64_t tokens) const {
@@ -197,6 +210,7 @@ class Pack : public Step {
   const bool splits_;
   std::vector<Row> rows_;
   int64_t split_ = 0;    // number of documents that were split
+  int64_t empty_ = 0;    // number of documents without tokens, which are in no row
   int64_t longest_ = 0;  // tokens of the longest document
 };
 

@@ -15,8 +15,10 @@ namespace strata {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 /// Document i has the tokens 1000 i, 1000 i + 1, ... and as targets the same numbers, negated.
 class RaggedScript : public FakeDataScript {
@@ -79,9 +81,11 @@ class PackTest : public DatasetTest {
         documents.back().first.push_back(row.tokens[t]);
         documents.back().second.push_back(row.labels[t]);
       }
-      const auto counts = [](int64_t label) { return label != kNoLabel; };
-      if (std::ranges::none_of(documents.back().second, counts)) documents.pop_back();
     }
+    const auto counts = [](int64_t label) { return label != kNoLabel; };
+    std::erase_if(documents, [&](const auto& document) {
+      return std::ranges::none_of(document.second, counts);
+    });
     std::ranges::sort(documents);
     return documents;
   }
@@ -110,21 +114,21 @@ TEST_F(PackTest, EveryDocumentLiesWholeInOneRow) {
   EXPECT_EQ(packed->targets(), (TensorSpecs{{{64}, DType::kInt64}}));
 }
 
-TEST_F(PackTest, PaddingIsADocumentWithoutLabels) {
-  const auto packed = Pack(Documents({3, 2}), 8, {{"seed", 0}});
+/// Places in the padding are below the length of the longest document, which a table of positions
+/// may have.
+TEST_F(PackTest, PaddingIsDocumentsWithoutLabels) {
+  const auto packed = Pack(Documents({3, 2}), 10, {{"seed", 0}});
   ASSERT_EQ(packed->size(), 1);
   const PackedRow row = Row(*packed, 0);
   const bool swapped = row.tokens[0] == 1000;
-  EXPECT_THAT(row.tokens, swapped ? ElementsAre(1000, 1001, 0, 1, 2, 0, 0, 0)
-                                  : ElementsAre(0, 1, 2, 1000, 1001, 0, 0, 0));
-  EXPECT_THAT(row.places,
-              swapped ? ElementsAre(0, 1, 0, 1, 2, 0, 1, 2) : ElementsAre(0, 1, 2, 0, 1, 0, 1, 2));
-  EXPECT_THAT(row.labels, swapped
-                              ? ElementsAre(-1000, -1001, 0, -1, -2, kNoLabel, kNoLabel, kNoLabel)
-                              : ElementsAre(0, -1, -2, -1000, -1001, kNoLabel, kNoLabel, kNoLabel));
+  EXPECT_THAT(row.tokens, swapped ? ElementsAre(1000, 1001, 0, 1, 2, 0, 0, 0, 0, 0)
+                                  : ElementsAre(0, 1, 2, 1000, 1001, 0, 0, 0, 0, 0));
+  EXPECT_THAT(row.places, swapped ? ElementsAre(0, 1, 0, 1, 2, 0, 1, 2, 0, 1)
+                                  : ElementsAre(0, 1, 2, 0, 1, 0, 1, 2, 0, 1));
+  EXPECT_EQ(std::vector(row.labels.begin() + 5, row.labels.end()), std::vector(5, kNoLabel));
   EXPECT_THAT(packed->notes(),
-              ElementsAre("pack: 2 documents in 1 row of 8 tokens, 37.5 % padding; attention takes "
-                          "34.4 % of the work on whole rows, which plans assume"));
+              ElementsAre("pack: 2 documents in 1 row of 10 tokens, 50 % padding; attention takes "
+                          "26 % of the work on whole rows, which plans assume"));
 }
 
 TEST_F(PackTest, TheSeedDecidesTheRows) {
@@ -165,13 +169,22 @@ TEST_F(PackTest, RefusesWhatAreNoDocuments) {
       AllOf(HasSubstr("expects documents of int64 tokens"), HasSubstr("float32 (1, 8, 8)")));
   EXPECT_THAT(ErrorOfPack(Documents({0, 0}), 8), HasSubstr("pack: no tokens in dataset"));
   const Value documents = Documents({3, 2});
-  const auto packed = Pack(documents, 8);
   script_.extra_targets = 1;
   EXPECT_THAT(ErrorOfPack(documents, 8), HasSubstr("has 2 tokens and 3 targets"));
-  script_.extra_targets = 0;
-  script_.lengths = {1, 2};
-  EXPECT_THAT(strata::ErrorOf([&] { Row(*packed, 0, 5); }),
-              HasSubstr("has 1 tokens in epoch 5 and had more when it was packed"));
+}
+
+/// A document that grew would lose its end.
+TEST_F(PackTest, RefusesLengthsThatChange) {
+  const auto read = [&](int64_t length, int64_t before, int64_t now, const char* what) {
+    const auto packed = Pack(Documents({before}), length, {{"long", what}});
+    script_.lengths = {now};
+    return strata::ErrorOf([&] { Row(*packed, 0, 5); });
+  };
+  EXPECT_THAT(read(8, 3, 1, "refuse"), HasSubstr("has 1 tokens in epoch 5 and had 3 when it was"));
+  EXPECT_THAT(read(8, 3, 4, "split"), HasSubstr("has 4 tokens in epoch 5 and had 3 when it was"));
+  EXPECT_THAT(read(3, 3, 4, "refuse"), HasSubstr("has 4 tokens in epoch 5 and had 3 when it was"));
+  EXPECT_THAT(read(3, 6, 2, "split"), HasSubstr("has 2 tokens in epoch 5 and had at least "));
+  EXPECT_EQ(read(3, 6, 6, "split"), "no error");
 }
 
 TEST_F(PackTest, TakesWholeTextsOfJsonLines) {
@@ -185,6 +198,28 @@ TEST_F(PackTest, TakesWholeTextsOfJsonLines) {
   // The steps in between keep the lengths.
   const auto taken = Pack(MakeDataStep("take", of, {}, {{"count", 1}}, "net.lua:1"), 3);
   EXPECT_EQ(DocumentsOf(*taken).size(), 1u);
+  const std::string none = Write("none.jsonl", "");
+  EXPECT_EQ(ErrorOfPack(MakeDataSource("jsonl", {none}, {}, ""), 3),
+            none + ": expected JSON lines, got none");
+}
+
+TEST_F(PackTest, SaysWhatItLeavesOut) {
+  EXPECT_THAT(Pack(Documents({0, 2, 0}), 4)->notes(),
+              Contains("pack: 2 documents without tokens are left out"));
+  EXPECT_THAT(Pack(Documents({2}), 4)->notes(), Not(Contains(HasSubstr("left out"))));
+}
+
+/// Without `counted`, a split in pieces of running text would take a part of the texts.
+TEST_F(PackTest, RefusesPartsThatWereNotCountedInDocuments) {
+  const std::string path = Write("a.jsonl", "{\"text\": \"abcdef\"}\n{\"text\": \"ghijkl\"}\n");
+  const Value of = MakeDataSource("jsonl", {path}, {{"length", 3}}, "");
+  const auto part = [&](int64_t counted) {
+    return MakeDataStep("part", of, {}, {{"begin", 0}, {"end", 1}, {"counted", counted}}, "");
+  };
+  EXPECT_THAT(ErrorOfPack(part(3), 8),
+              HasSubstr("split counted 3 samples, but pack gets 2 of jsonl: 2 texts of " + path +
+                        "; split what is packed: data:pack{...}:split{...}"));
+  EXPECT_EQ(DocumentsOf(*Pack(part(2), 8)).size(), 1u);
 }
 
 TEST_F(PackTest, TakesWholeConversations) {

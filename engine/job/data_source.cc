@@ -42,8 +42,10 @@ void Fit(const DataSourceType& type, Value& options, const TensorSpec* input,
   if (input && type.fit) type.fit(options, *input);
   for (const std::string& name : type.needs) {
     if (!options[name].is_null()) continue;
-    throw ConfigError(Str(Place(where), NameOf(type), " needs ", name,
-                          ", since the job's input does not tell it"));
+    const bool may_be_packed = name == "length" && (type.name == "jsonl" || type.name == "chat");
+    throw ConfigError(
+        Str(Place(where), NameOf(type), " needs ", name, ", since the job's input does not tell it",
+            may_be_packed ? "; to pack texts, put pack before steps such as split" : ""));
   }
 }
 

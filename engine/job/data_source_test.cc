@@ -213,6 +213,9 @@ TEST(Samples, MustBeKnown) {
             "net.lua:9: strata.data.tokens needs length, since the job's input does not tell it");
   EXPECT_EQ(Sample(Make("images")),
             "net.lua:9: strata.data.images needs shape, since the job's input does not tell it");
+  EXPECT_EQ(Sample(Make("jsonl", {"a"})),
+            "net.lua:9: strata.data.jsonl needs length, since the job's input does not tell it; to "
+            "pack texts, put pack before steps such as split");
 }
 
 TEST(Samples, Classes) {

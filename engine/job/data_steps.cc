@@ -25,7 +25,8 @@ const std::vector<DataSourceType>& DataStepTypes() {
   static const std::vector<DataSourceType> types = {
       Step("part",
            {Field::Int("begin", "first sample").AtLeast(0), Field::Int("end", "behind the last"),
-            Field::Int("seed", "of the order; none = as they come").AtLeast(0).Optional()},
+            Field::Int("seed", "of the order; none = as they come").AtLeast(0).Optional(),
+            Field::Int("counted", "samples that split found; none = not told").Optional()},
            "samples begin to end - 1; data:split{...} makes them"),
       Step("take", {Field::Int("count", "how many samples").AtLeast(1)},
            "the first samples, or all where there are fewer"),

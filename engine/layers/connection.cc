@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "engine/base/check.h"
+#include "engine/base/error.h"
+#include "engine/base/text.h"
 #include "engine/layers/families.h"
 
 namespace strata {
@@ -61,6 +63,20 @@ class DocumentsLayer : public Layer {
  public:
   explicit DocumentsLayer(const Value&) {}
   Tensors Forward(const Tensors& inputs, const Pass&) override { return inputs; }
+  /// Refuses the numbers of documents and other second inputs that are no places.
+  void CheckInput(const Tensors& inputs) const override {
+    if (inputs.size() < 2) return;
+    const at::Tensor places = inputs[1].contiguous();
+    const int64_t* place = places.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < places.numel(); ++i) {
+      const int64_t token = i % places.size(1), next = token == 0 ? 0 : place[i - 1] + 1;
+      if (place[i] == 0 || place[i] == next) continue;
+      throw ConfigError(Str("expects as second input the places of the tokens in their documents, ",
+                            "0, 1, 2, ... and 0 where the next one begins; token ", token,
+                            " of row ", i / places.size(1), " has ", place[i], ", expected ",
+                            next == 0 ? "" : "0 or ", next));
+    }
+  }
 };
 
 constexpr LayerEntry kLayers[] = {

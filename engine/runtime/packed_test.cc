@@ -194,6 +194,26 @@ TEST(PackedTest, CountsLabelsOnceOverMicroBatchesAndReplicas) {
   EXPECT_NEAR(train(4, 1), train(1, 4), 1e-6);
 }
 
+/// The number of the document of each token is what other libraries take.
+TEST(PackedTest, RefusesWhatAreNoPlaces) {
+  const auto error = [](MicroBatch (*data)(int64_t)) {
+    return ErrorOf([&] { Train(MakeJob(), data); });
+  };
+  const auto numbers = [](int64_t i) {
+    MicroBatch batch = Packed(i);
+    batch.input[1] = batch.input[1].eq(0).cumsum(1).sub(1);
+    return batch;
+  };
+  EXPECT_THAT(error(numbers), AllOf(HasSubstr("layer 0 documents()"),
+                                    HasSubstr("token 6 of row 0 has 1, expected 0 or 2")));
+  EXPECT_THAT(error([](int64_t i) {
+                MicroBatch batch = Packed(i);
+                batch.input[1] = batch.input[1].add(1);
+                return batch;
+              }),
+              HasSubstr("token 0 of row 0 has 1, expected 0"));
+}
+
 /// Trains one step with a layer behind the Embedding; returns the error.
 std::string ErrorWith(const std::vector<LayerSpec>& more,
                       const testing::FunctionLayer::Function& function = nullptr) {

@@ -514,6 +514,34 @@ TEST_F(DatasetsTest, PackedDocumentsNeedLayersThatKnowThem) {
   EXPECT_THAT(Fail("strata.positions(F.ones{3})"), HasSubstr("expects a tensor (N, T, ...)"));
 }
 
+/// The probe follows the tokens where functions turn (N, T, C) into (N, C, T), also if T = C.
+TEST_F(DatasetsTest, PackedDocumentsAreProbedBetweenTurns) {
+  Show(kPacked);
+  Show(R"(function turned(width, kernel, padding)
+  local turn = function(x) return x:transpose(1, 2) end
+  local layers = {strata.documents{}, nn.Embedding{9, width}, turn,
+                  nn.Conv1d{width, width, kernel, padding = padding}, turn, nn.Linear{width, 9}}
+  return packed(documents:pack{16}, {layers = layers}):train{pipe = 1}
+end)");
+  for (const int width : {8, 16}) {
+    Show(Str("turned(", width, ", 1, 0)"));
+    EXPECT_THAT(Fail(Str("turned(", width, ", 3, 1)")),
+                AllOf(HasSubstr("layer 3 Conv1d"), HasSubstr("does not treat the documents")))
+        << width;
+  }
+}
+
+/// The second output of a decoder's first part has no rows.
+TEST_F(DatasetsTest, PackedDocumentsPassACutInADecoder) {
+  Show(kPacked);
+  Show(R"(function decoder(cuts, pipe)
+  local decode = nn.TransformerDecoderLayer{8, 2, batch_first = true, dim_feedforward = 8, causal = true}
+  local layers = {strata.documents{}, nn.Embedding{9, 8}, function(x) return x, x end, decode, nn.Linear{8, 9}}
+  return losses(packed(documents:pack{16}, {layers = layers, partition = cuts}), {pipe = pipe})
+end)");
+  EXPECT_EQ(Show("decoder({0, 3.1, 5}, 2)"), Show("decoder({0, 5}, 1)"));
+}
+
 TEST_F(DatasetsTest, TensorsInFiles) {
   const ScriptFolder folder;
   const std::string npy = (folder.path() / "x.npy").string();

@@ -130,12 +130,13 @@ int SplitData(lua_State* L) {
     seed = value == Value(false) ? Value() : value;
   }
   DatasetObject& self = SelfAt(L);
-  const std::vector<int64_t> ends = EndsOf(parts, Opened(L, self).size());
+  const int64_t size = Opened(L, self).size();
+  const std::vector<int64_t> ends = EndsOf(parts, size);
   int64_t begin = 0;
   for (const int64_t end : ends) {
-    PushStep(L,
-             MakeDataStep("part", self.source, {}, {{"begin", begin}, {"end", end}, {"seed", seed}},
-                          State::Core::Of(L).Place(L)));
+    PushStep(L, MakeDataStep("part", self.source, {},
+                             {{"begin", begin}, {"end", end}, {"seed", seed}, {"counted", size}},
+                             State::Core::Of(L).Place(L)));
     begin = end;
   }
   return static_cast<int>(ends.size());

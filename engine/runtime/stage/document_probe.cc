@@ -29,17 +29,42 @@ std::optional<Place> SecondDocument(const Documents& documents) {
   return std::nullopt;
 }
 
-/// The dim of the rows of a tensor (N, T, ...) or (T, N, ...); -1 if it is neither.
-int RowDim(const at::Tensor& x, const Documents& documents) {
+/// The rows of (T, N, ...) are dim 1, of all other tensors dim 0.
+int RowDim(int token_dim) { return token_dim == 0 ? 1 : 0; }
+
+/// The dim of the tokens of an input whose layout nobody told: (N, T, ...), else (T, N, ...), else
+/// the only other dim of so many elements; -1 if there is none.
+int GuessTokenDim(const at::Tensor& x, const Documents& documents) {
   if (!x.defined() || x.dim() < 2) return -1;
-  const int64_t rows = documents.rows(), tokens = documents.tokens();
-  if (x.size(0) == rows && x.size(1) == tokens) return 0;
-  return x.size(0) == tokens && x.size(1) == rows ? 1 : -1;
+  std::vector<int> found;
+  for (int dim = 0; dim < x.dim(); ++dim) {
+    const bool fits = x.size(dim) == documents.tokens() && x.size(RowDim(dim)) == documents.rows();
+    if (fits && dim == 1) return dim;
+    if (fits) found.push_back(dim);
+  }
+  return found.empty() || (found.size() > 1 && found[0] != 0) ? -1 : found[0];
+}
+
+/// The dim of the tokens of an output of one row: the only one in which the output for a part of
+/// the row has fewer elements; -1 if it is not so.
+int FindTokenDim(const at::Tensor& of_row, const at::Tensor& of_part, const Place& part,
+                 int64_t tokens) {
+  if (!of_row.defined() || !of_part.defined() || of_row.dim() != of_part.dim()) return -1;
+  int found = -1;
+  for (int dim = 0; dim < of_row.dim(); ++dim) {
+    if (of_row.size(dim) == of_part.size(dim)) continue;
+    if (found >= 0 || of_row.size(dim) != tokens || of_part.size(dim) != part.tokens) return -1;
+    found = dim;
+  }
+  // The second output of a part of a decoder has tokens and no rows.
+  return of_row.dim() > 1 && found >= 0 && of_row.size(RowDim(found)) == 1 ? found : -1;
 }
 
 /// Tokens of one row of `x`, copied.
-at::Tensor Part(const at::Tensor& x, int row_dim, const Place& place) {
-  return x.narrow(row_dim, place.row, 1).narrow(1 - row_dim, place.begin, place.tokens).clone();
+at::Tensor Part(const at::Tensor& x, int token_dim, const Place& place) {
+  return x.narrow(RowDim(token_dim), place.row, 1)
+      .narrow(token_dim, place.begin, place.tokens)
+      .clone();
 }
 
 Tensors Forward(const StageLayer& layer, Tensors input, const at::Tensor& places, uint64_t seed) {
@@ -71,14 +96,15 @@ void DocumentProbe::See(const StageLayer& layer, const Tensors& input, const Doc
   seen_.insert(layer.index);
   const Place row = {place->row, 0, documents.tokens()};
   Tensors of_row, alone;
-  for (const at::Tensor& x : input) {
-    const int row_dim = RowDim(x, documents);
-    if (row_dim < 0) return;
-    of_row.push_back(Part(x, row_dim, row));
-    alone.push_back(Part(x, row_dim, *place));
+  for (size_t i = 0; i < input.size(); ++i) {
+    const auto known = token_dims_.find({layer.index, i});
+    const int dim = known == token_dims_.end() ? GuessTokenDim(input[i], documents) : known->second;
+    if (dim < 0) return;
+    of_row.push_back(Part(input[i], dim, row));
+    alone.push_back(Part(input[i], dim, *place));
   }
   const at::Tensor& places = documents.places();
-  const Tensors packed = Forward(layer, of_row, Part(places, 0, row), seed);
+  const Tensors packed = Forward(layer, of_row, Part(places, 1, row), seed);
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(Str(layer.label, " does not treat the documents of packed rows as texts of ",
                           "their own: it ", why, ". Between tokens only attention may mix, and ",
@@ -86,18 +112,18 @@ void DocumentProbe::See(const StageLayer& layer, const Tensors& input, const Doc
   };
   Tensors got;
   try {
-    got = Forward(layer, alone, Part(places, 0, *place), seed);
+    got = Forward(layer, alone, Part(places, 1, *place), seed);
   } catch (const ConfigError& error) {
     refuse(Str("cannot take a shorter text: ", Split(error.what(), '\n').front()));
   } catch (const c10::Error& error) {
     refuse(
         Str("cannot take a shorter text: ", Split(error.what_without_backtrace(), '\n').front()));
   }
-  const Documents one_row(Part(places, 0, row));
   const Place inside = {0, place->begin, place->tokens};
   for (size_t i = 0; i < std::min(got.size(), packed.size()); ++i) {
-    const int row_dim = RowDim(packed[i], one_row);
-    if (row_dim < 0 || AreClose(got[i], Part(packed[i], row_dim, inside), tolerance_)) continue;
+    const int dim = FindTokenDim(packed[i], got[i], *place, documents.tokens());
+    token_dims_[{layer.index + 1, i}] = dim;
+    if (dim < 0 || AreClose(got[i], Part(packed[i], dim, inside), tolerance_)) continue;
     refuse("gives other values for a document alone than for it behind another one");
   }
 }

@@ -169,6 +169,10 @@ void Stage::SetInput(int m, Tensors input) {
     const StageLayer& first = parts_.layers[is_packed && parts_.layers.size() > 1 ? 1 : 0];
     CheckOnHost(
         input, [&] { return first.label; }, [&] { first.layer->CheckInput(input); });
+    if (is_packed && AreOnHost(input)) {
+      const StageLayer& documents = parts_.layers.front();
+      CheckAt([&] { return documents.label; }, [&] { documents.layer->CheckInput(input); });
+    }
   }
   micro_batch.input = ToDevice(std::move(input), micro_batch.input_arrived);
 }
