@@ -21,7 +21,8 @@ std::vector<Value> LogOf(std::vector<std::string> flags) {
   EXPECT_EQ(ended.code, 0) << ended.text;
   std::vector<Value> records;
   for (const std::string& line : Split(Trim(ReadFile(log)), '\n')) {
-    records.push_back(Value::FromJson(line));
+    Value record = Value::FromJson(line);
+    if (!record.Has("run") && !record.Has("end")) records.push_back(std::move(record));
   }
   return records;
 }
