@@ -309,7 +309,9 @@ TEST_F(MemoryTest, ShardsTakeWhatIsPredicted) {
             Str(c.schedule, " ", c.pipe, "x", c.stages_per_rank, ", ", data, " replicas, ",
                 c.micro_batches, " micro-batches, zero = ", zero, ": ", measured);
         std::cout << which << ", predicted " << planned << "\n";
-        EXPECT_NEAR(static_cast<double>(planned) / static_cast<double>(measured), 1, 0.05) << which;
+        // With zero = 2 the peak depends on how many blocks are being summed at the time.
+        const double most = zero == 2 ? 0.1 : 0.05;
+        EXPECT_NEAR(static_cast<double>(planned) / static_cast<double>(measured), 1, most) << which;
         if (zero == 2 && c.saves) {
           EXPECT_LT(measured, 0.93 * static_cast<double>(before)) << which;
         }
