@@ -1,10 +1,15 @@
 // A kind of change (Kind) is a list of variants, from the one that costs least to the one that
 // saves most memory. WaysToFit() takes of each kind the cheapest variant that fits. A combination
 // of kinds has the variants that take one of each; to keep them few, smaller micro-batches take
-// part with their last variant only.
+// part with their last variant only. Variants that differ in the last kind alone are tried from the
+// one that saves most on, until one does not fit: those before it save less. If all kinds together
+// do not make it fit, nothing is tried. While ways are compared, a schedule that the job leaves
+// open is 1f1b, as choosing one takes many times as long; the ways that are found are predicted as
+// the user will run them.
 #include "engine/search/fit_ways.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -22,8 +27,12 @@ struct Variant {
   std::string flags;
   Job job;
 };
-/// The variants of a change of `job`, of which the plan needs `now`.
-using Kind = std::vector<Variant> (*)(const Job& job, const PlanNeeds& now);
+/// A kind of change.
+struct Kind {
+  /// The variants of a change of `job`, of which the plan needs `now`.
+  std::vector<Variant> (*variants)(const Job& job, const PlanNeeds& now);
+  bool is_ordered;  ///< each variant saves at least as much as the one before it
+};
 
 Job Every(Job job, int layers) {
   job.recompute = {.method = RecomputeSpec::Method::kEvery, .every = layers};
@@ -74,7 +83,9 @@ std::vector<Variant> Sharding(const Job& job, const PlanNeeds& now) {
   return variants;
 }
 
-constexpr Kind kKinds[] = {Recomputing, SmallerMicroBatches, MoreStages, Sharding};
+// What "auto" recomputes can save more than "every:1".
+constexpr Kind kKinds[] = {
+    {Recomputing, false}, {SmallerMicroBatches, true}, {MoreStages, true}, {Sharding, true}};
 
 /// What decides between two ways that fit.
 std::tuple<int, double> Price(const FitWay& way) {
@@ -88,43 +99,98 @@ class Ways {
       : job_(job), now_(now), limit_(limit), predict_(predict) {}
 
   std::vector<FitWay> Find() {
+    if (!CanFit()) return {};
     for (size_t count = 1; count <= std::size(kKinds) && found_.empty(); ++count) {
       is_combined_ = count > 1;
-      Combine({{"", job_}}, 0, count);
+      Combine({{{"", job_}}}, 0, count);
     }
-    std::ranges::stable_sort(found_, {}, Price);
+    std::ranges::stable_sort(found_, {}, [](const Found& found) { return Price(found.way); });
     if (found_.size() > kShown) found_.resize(kShown);
-    return found_;
+    std::vector<FitWay> ways;
+    for (const Found& found : found_) ways.push_back(AsRun(found));
+    std::ranges::stable_sort(ways, {}, Price);
+    return ways;
   }
 
  private:
+  /// Variants that differ in the last kind alone, in its order.
+  using Group = std::vector<Variant>;
+  struct Found {
+    FitWay way;
+    Job job;
+  };
+
+  /// The job with 1f1b and one stage on each rank where it leaves them open.
+  static Job Quick(Job job) {
+    if (job.schedule.name == "auto") job.schedule.name = "1f1b";
+    if (job.stages_per_rank == 0) job.stages_per_rank = 1;
+    return job;
+  }
+
+  FitWay AsRun(const Found& found) const {
+    const std::optional<PlanNeeds> needs = predict_(found.job);
+    if (needs && needs->memory <= limit_) return {found.way.flags, *needs};
+    return {Str(found.way.flags, " --schedule=1f1b"), found.way.needs};
+  }
+
+  /// Whether the last variants of all kinds fit together, with any way to recompute.
+  bool CanFit() const {
+    Group group = {{"", job_}};
+    for (const Kind& kind : kKinds) {
+      Group changed;
+      for (const Variant& before : group) {
+        Group own = kind.variants(before.job, now_);
+        if (own.empty()) own.push_back(before);
+        if (kind.is_ordered) own.erase(own.begin(), own.end() - 1);
+        std::ranges::move(own, std::back_inserter(changed));
+      }
+      group = std::move(changed);
+    }
+    return std::ranges::any_of(group, [&](const Variant& variant) {
+      const std::optional<PlanNeeds> needs = predict_(Quick(variant.job));
+      if (needs) return needs->memory <= limit_;
+      // Impossible: fewer changes may be possible. The choice of layers refuses what does not fit.
+      return variant.job.recompute.method != RecomputeSpec::Method::kAuto;
+    });
+  }
+
   /// Adds `count` of the kinds from `first` on to every one of `variants`, and keeps the best of
   /// each combination of kinds.
-  void Combine(const std::vector<Variant>& variants, size_t first, size_t count) {
-    if (count == 0) return Keep(variants);
+  void Combine(const std::vector<Group>& groups, size_t first, size_t count) {
+    if (count == 0) return Keep(groups);
     for (size_t kind = first; kind + count <= std::size(kKinds); ++kind) {
-      std::vector<Variant> changed;
-      for (const Variant& before : variants) {
-        std::vector<Variant> own = kKinds[kind](before.job, now_);
-        if (is_combined_ && kKinds[kind] == SmallerMicroBatches && own.size() > 1) {
-          own.erase(own.begin(), own.end() - 1);
-        }
-        for (Variant& variant : own) {
-          if (!before.flags.empty()) variant.flags = Str(before.flags, " ", variant.flags);
-          changed.push_back(std::move(variant));
-        }
+      std::vector<Group> changed;
+      for (const Group& group : groups) {
+        for (const Variant& before : group) Change(before, kKinds[kind], changed);
       }
       if (!changed.empty()) Combine(changed, kind + 1, count - 1);
     }
   }
 
-  void Keep(const std::vector<Variant>& variants) {
-    std::optional<FitWay> best;
-    for (const Variant& variant : variants) {
-      const std::optional<PlanNeeds> needs = predict_(variant.job);
-      if (!needs || needs->memory > limit_) continue;
-      const FitWay way = {variant.flags, *needs};
-      if (!best || Price(way) < Price(*best)) best = way;
+  void Change(const Variant& before, const Kind& kind, std::vector<Group>& changed) const {
+    Group own = kind.variants(before.job, now_);
+    if (is_combined_ && kind.variants == SmallerMicroBatches && own.size() > 1) {
+      own.erase(own.begin(), own.end() - 1);
+    }
+    for (Variant& variant : own) {
+      if (!before.flags.empty()) variant.flags = Str(before.flags, " ", variant.flags);
+      if (!kind.is_ordered) changed.push_back({variant});
+    }
+    if (kind.is_ordered && !own.empty()) changed.push_back(std::move(own));
+  }
+
+  void Keep(const std::vector<Group>& groups) {
+    std::optional<Found> best;
+    for (const Group& group : groups) {
+      std::optional<Found> own;
+      for (auto variant = group.rbegin(); variant != group.rend(); ++variant) {
+        const std::optional<PlanNeeds> needs = predict_(Quick(variant->job));
+        if (!needs) continue;  // impossible; a smaller change may be possible
+        if (needs->memory > limit_) break;
+        const FitWay way = {variant->flags, *needs};
+        if (!own || Price(way) <= Price(own->way)) own = Found{way, variant->job};
+      }
+      if (own && (!best || Price(own->way) < Price(best->way))) best = std::move(own);
     }
     if (best) found_.push_back(std::move(*best));
   }
@@ -134,7 +200,7 @@ class Ways {
   const int64_t limit_;
   const PredictNeeds& predict_;
   bool is_combined_ = false;
-  std::vector<FitWay> found_;
+  std::vector<Found> found_;
 };
 
 }  // namespace

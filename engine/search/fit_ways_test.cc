@@ -111,6 +111,22 @@ TEST(WaysToFit, LeavesOutWhatIsImpossible) {
       IsEmpty());
 }
 
+/// A prediction of a large network takes half a second.
+TEST(WaysToFit, PredictsFewJobs) {
+  int predicted = 0;
+  const auto count = [&](const Job& job) {
+    ++predicted;
+    return ByNumbers(job);
+  };
+  const auto predictions = [&](int64_t limit) {
+    predicted = 0;
+    WaysToFit(JobOf(1, 1, 4), *ByNumbers(JobOf(1, 1, 4)), limit, count);
+    return predicted;
+  };
+  EXPECT_LE(predictions(20), 2) << "nothing fits";
+  EXPECT_LE(predictions(390), 40) << "two kinds together fit";
+}
+
 TEST(FitWaysText, HasMemoryAndStepOfEach) {
   EXPECT_EQ(FitWaysText({{"--zero=1", {.memory = 3 << 20, .step = 0.25, .ranks = 4}}}),
             "to make it fit, the cheapest first  memory    step    ranks\n"
