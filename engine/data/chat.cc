@@ -21,6 +21,7 @@
 #include "engine/data/json_lines.h"
 #include "engine/data/sample_text.h"
 #include "engine/data/sources.h"
+#include "engine/data/token_pieces.h"
 #include "engine/layers/script.h"
 #include "engine/layers/targets.h"
 
@@ -206,12 +207,9 @@ class Chat : public Dataset, public HasSampleText {
   PlainSample ReadPlain(Sample sample) const override {
     if (!documents_) return Dataset::ReadPlain(sample);
     const std::vector<int32_t> stored = Stored(sample.index);
-    const PlainTensors half = {{{{std::ssize(stored)}, DType::kInt64}},
-                               std::string(stored.size() * sizeof(int64_t), '\0')};
-    PlainSample plain = {half, half};
-    Write(stored, std::ssize(stored), reinterpret_cast<std::byte*>(plain.input.bytes.data()),
-          reinterpret_cast<std::byte*>(plain.target.bytes.data()));
-    return plain;
+    return WholeText(std::ssize(stored), [&](std::byte* input, std::byte* target) {
+      Write(stored, std::ssize(stored), input, target);
+    });
   }
   /// Counted tokens stand in brackets.
   std::string sample_text(int64_t index) const override {

@@ -207,13 +207,8 @@ class WholeTexts : public Dataset {
     if (target) tokens_.Copy(begin + 1, count, target);
   }
   PlainSample ReadPlain(Sample sample) const override {
-    const PlainTensors half = {
-        {SpecOf(sample.index)},
-        std::string(static_cast<size_t>(SpecOf(sample.index).bytes()), '\0')};
-    PlainSample plain = {half, half};
-    Read(sample, reinterpret_cast<std::byte*>(plain.input.bytes.data()),
-         reinterpret_cast<std::byte*>(plain.target.bytes.data()));
-    return plain;
+    return WholeText(SpecOf(sample.index).shape[0],
+                     [&](std::byte* input, std::byte* target) { Read(sample, input, target); });
   }
 
  private:

@@ -2,6 +2,8 @@
 // engine/data.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -31,6 +33,18 @@ struct TokenSequence {
 inline int TokenWidth(const Tokenizer& tokenizer) {
   if (tokenizer.vocabulary() <= 256) return 1;
   return tokenizer.vocabulary() <= 65536 ? 2 : 4;
+}
+
+/// A sample of `tokens` tokens and as many targets, int64. `write(input, target)` writes their
+/// bytes.
+template <class Write>
+PlainSample WholeText(int64_t tokens, const Write& write) {
+  const PlainTensors half = {{{{tokens}, DType::kInt64}},
+                             std::string(static_cast<size_t>(tokens) * sizeof(int64_t), '\0')};
+  PlainSample sample = {half, half};
+  write(reinterpret_cast<std::byte*>(sample.input.bytes.data()),
+        reinterpret_cast<std::byte*>(sample.target.bytes.data()));
+  return sample;
 }
 
 struct PiecesOptions {
