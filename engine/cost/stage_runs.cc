@@ -171,11 +171,9 @@ int64_t StageRuns::GradientsAt(int i) const {
 /// until its backward is done, since autograd's engine does not take them over.
 int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept,
                                 bool defers) const {
-  int64_t peak = 0, given = 0, given_beside = 0;  // the chain's gradient and those of values
-  if (run.end < end_ || !has_loss()) {
-    given = OutputBytes(run.end - 1);
-    given_beside = tensors_.PassingGradients(run.end - 1);
-  } else {
+  int64_t peak = 0;
+  const Given given = GivenTo(run);
+  if (run.end == end_ && has_loss()) {
     // In half precision the loss takes the output as float32, so its gradient is float32 too.
     const int64_t gradient = std::max(OutputBytes(end_ - 1), costs_.loss.input_bytes);
     peak = kept.back() + costs_.loss.backward_scratch + gradient;
@@ -190,8 +188,8 @@ int64_t StageRuns::BackwardPeak(const Run& run, const std::vector<int64_t>& kept
     int64_t gradients = GradientsAt(i);
     if (i + 1 < run.end) {
       const bool is_passing = skip >= 0 && skip <= i;  // counted as the gradient of a value
-      gradients += (is_passing ? 0 : given) +
-                   std::max<int64_t>(0, given_beside - tensors_.PassingGradients(i));
+      gradients += (is_passing ? 0 : given.chain) +
+                   std::max<int64_t>(0, given.values - tensors_.PassingGradients(i));
     }
     peak = std::max(peak, still + deferred + gradients + scratch);
   }
@@ -208,7 +206,7 @@ RunCost StageRuns::CostOf(const Run& run) const {
     for (int i = run.begin; i < run.end; ++i) cost.recompute += layer(i).forward;
     cost.again_bytes = kept.back();
     cost.again_peak = std::max(ForwardPeak(run, /*keeps=*/true), kept.back());
-    cost.again_gradients = OutputGradients(run);
+    cost.again_gradients = GivenTo(run).chain + GivenTo(run).values;
     cost.again_deferred = deferred_after_[run.end - 1 - begin_];
   } else {
     cost.shared_bytes = SharedWithNext(run, keeper);
@@ -239,10 +237,10 @@ int64_t StageRuns::SharedWithNext(const Run& run, Keeper& held) const {
   return tensors_.HeldBytes(run.end) - held.MissingAt({run.end});
 }
 
-/// The bytes of the gradients that come to the run's backward. (The loss makes them from nothing.)
-int64_t StageRuns::OutputGradients(const Run& run) const {
-  if (run.end == end_ && has_loss()) return 0;
-  return OutputBytes(run.end - 1) + tensors_.PassingGradients(run.end - 1);
+/// The gradients that the run's backward is given. The loss gives none: it makes its own.
+StageRuns::Given StageRuns::GivenTo(const Run& run) const {
+  if (run.end == end_ && has_loss()) return {};
+  return {OutputBytes(run.end - 1), tensors_.PassingGradients(run.end - 1)};
 }
 
 StageCost StageRuns::Add(const RunCost& run, StageCost rest, bool is_last_again) {

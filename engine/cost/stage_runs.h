@@ -62,6 +62,10 @@ class StageRuns {
 
  private:
   class Keeper;
+  /// Bytes of gradients: of the chain's tensor, and of the values of connections beside it.
+  struct Given {
+    int64_t chain = 0, values = 0;
+  };
 
   const LayerCost& layer(int i) const { return costs_.layers[i]; }
   bool has_loss() const { return end_ == static_cast<int>(costs_.layers.size()); }
@@ -82,7 +86,7 @@ class StageRuns {
 
   void AddWork();
   int64_t GradientsAt(int i) const;
-  int64_t OutputGradients(const Run& run) const;
+  Given GivenTo(const Run& run) const;
   int64_t SharedWithNext(const Run& run, Keeper& held) const;
   void Keep(int i, Keeper& keeper) const;
   std::vector<int64_t> KeptUpTo(const Run& run, Keeper& keeper) const;
