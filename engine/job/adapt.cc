@@ -219,11 +219,12 @@ bool HasMatch(const std::vector<std::string>& names, const std::regex& regex) {
 
 /// The alternatives of the expression that match no name in saves, or no published name.
 /// `for_parts`: biases do not count.
-std::set<std::string> IdleAlternatives(const std::string& text, bool by_published, bool for_parts,
+std::set<std::string> IdleAlternatives(const std::string& text, const char* subject,
+                                       bool by_published, bool for_parts,
                                        const std::vector<Candidate>& places) {
   std::set<std::string> idle;
   for (const std::string& alternative : Alternatives(text)) {
-    const std::regex regex = CompileRegex(alternative, kLayers);
+    const std::regex regex = CompileRegex(alternative, subject);
     const auto matches = [&](const Candidate& place) {
       if (for_parts && place.is_bias()) return false;
       if (!by_published) return HasMatch(place.names, regex);
@@ -256,8 +257,9 @@ std::vector<Candidate*> Matching(const std::string& text, const char* subject, b
     if (biases.empty()) RefuseIdle(text, subject, places);
     throw ConfigError(Str(subject, ": \"", text, "\" matches only biases: ", NamesOf(biases)));
   }
-  const std::set<std::string> idle = IdleAlternatives(text, false, for_parts, places);
-  const std::set<std::string> idle_published = IdleAlternatives(text, true, for_parts, places);
+  const std::set<std::string> idle = IdleAlternatives(text, subject, false, for_parts, places);
+  const std::set<std::string> idle_published =
+      IdleAlternatives(text, subject, true, for_parts, places);
   for (const std::string& alternative : idle) {
     if (!idle_published.contains(alternative)) continue;
     Matching(alternative, subject, for_parts, places);  // refuses it

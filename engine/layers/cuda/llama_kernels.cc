@@ -44,7 +44,7 @@ struct SwigluCall {
   at::Tensor gate, up = {};
 
   int64_t count() const { return up.defined() ? gate.numel() : gate.numel() / 2; }
-  /// Launches a kernel with `first`, the matrices, and `last`.
+  /// Launches a kernel with `arguments`, followed by the sizes and layout of the matrices.
   void Launch(const char* kernel, std::vector<KernelArgument> arguments) const {
     const int64_t stride = up.defined() ? gate.numel() : gate.size(-1);
     const int64_t width = up.defined() ? stride : stride / 2;

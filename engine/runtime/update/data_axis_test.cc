@@ -115,7 +115,7 @@ TEST_P(DataAxisTest, ShardedStateChangesNoBit) {
   }
 }
 
-/// Every schedule with two of the variants, and 1f1b with all.
+/// Trains every schedule with two of the variants, and 1f1b with all of them.
 TEST(DataAxisTest, ShardedGradientsChangeNoBitWithAnySchedule) {
   const Value half = MapOf({{"1", "bf16"}, {"params", "bf16"}, {"reduce", "bf16"}});
   const std::vector<Value::Map> variants = {
