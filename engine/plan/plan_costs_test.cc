@@ -438,6 +438,27 @@ TEST(StageCostsTest, TheScratchOfAnInputGradientIsOfLayersThatComputeIt) {
   EXPECT_EQ(SumLayers(costs, 0, 2).backward_peak, usual) << "the weight's gradient needs more";
 }
 
+/// A stage before the job's first layer that learns has no graph, wherever it begins, and the first
+/// one that learns gives no gradient of its input.
+TEST(StageCostsTest, NothingGoesBackwardBeforeTheFirstLayerThatLearns) {
+  ModelCosts costs;
+  costs.layers.resize(3);
+  for (LayerCost& layer : costs.layers) {
+    layer.input_bytes = layer.output_bytes = 64;
+    layer.kept_bytes = 1024;
+    layer.input_grad.flops = 10;
+  }
+  costs.layers[2].parameters = 1;
+  const StageCost frozen = SumLayers(costs, 1, 2), learning = SumLayers(costs, 2, 3);
+  EXPECT_EQ(frozen.kept_bytes, 64) << "the input";
+  EXPECT_EQ(frozen.input_grad.flops, 0);
+  EXPECT_EQ(learning.kept_bytes, 64 + 1024);
+  EXPECT_EQ(learning.input_grad.flops, 0);
+  costs.layers[0].parameters = 1;
+  EXPECT_EQ(SumLayers(costs, 1, 2).kept_bytes, 64 + 1024);
+  EXPECT_EQ(SumLayers(costs, 1, 2).input_grad.flops, 10);
+}
+
 /// The forward of a head in chunks does the work of its backward, or where it is recomputed the
 /// backward does. Nothing of the size of the logits is kept.
 TEST(StageCostsTest, AHeadInChunksDoesItsBackwardInTheForward) {
