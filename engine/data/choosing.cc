@@ -68,6 +68,11 @@ class Concat : public Step {
   int64_t size() const override { return ends_.back(); }
   int64_t classes() const override { return classes_; }
   std::vector<std::string> class_names() const override { return class_names_; }
+  DocumentLimits documents() const override {
+    DocumentLimits limits = of().documents();
+    for (const auto& part : parts_) limits = Both(limits, part->documents());
+    return limits;
+  }
   /// The encoding of the first table, since RequireAlike() has checked that the others agree with
   /// it. `fills` is true if it is true for any part.
   std::string encoding() const override {

@@ -64,14 +64,16 @@ class Dataset {
   /// dim 0 may differ between samples of ragged data. For such data Read() refuses the samples
   /// whose shape differs from the first one's.
   virtual PlainSample ReadPlain(Sample sample) const;
+  /// The limits of packed rows (pack.cc); not known of other data.
+  virtual DocumentLimits documents() const { return {}; }
   /// One line for people: "digits: 1,437 images of 8x8 (train)".
   virtual std::string description() const = 0;
 
   int64_t input_bytes() const;
   int64_t target_bytes() const;
   DataFacts facts() const {
-    return {size(),        inputs(),           targets(),  classes(),
-            class_names(), names_before_map(), encoding(), notes()};
+    return {size(),     inputs(), targets(),  classes(), class_names(), names_before_map(),
+            encoding(), notes(),  documents()};
   }
 
   /// The single input and the single target, for data that has one of each.

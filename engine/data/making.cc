@@ -33,7 +33,8 @@ class Map : public Step {
   }
   TensorSpecs inputs() const override { return inputs_; }
   TensorSpecs targets() const override { return targets_; }
-  // The function may return any labels.
+  // The function may return any labels, and other documents.
+  DocumentLimits documents() const override { return {}; }
   int64_t classes() const override { return 0; }
   std::vector<std::string> class_names() const override { return {}; }
   /// The function may choose columns, and scale numbers that are not scaled, so these are no longer

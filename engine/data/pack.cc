@@ -107,6 +107,14 @@ class Pack : public Step {
     return {{{length_}, DType::kInt64}, {{length_}, DType::kInt64}};
   }
   TensorSpecs targets() const override { return {{{length_}, DType::kInt64}}; }
+  DocumentLimits documents() const override {
+    int64_t most = 0;
+    for (const Row& row : rows_) {
+      const int64_t padding = (row.room + longest_piece() - 1) / longest_piece();
+      most = std::max(most, std::ssize(row.pieces) + padding);
+    }
+    return {most, longest_piece()};
+  }
   std::vector<std::string> notes() const override {
     std::vector<std::string> notes = Step::notes();
     int64_t pieces = 0;

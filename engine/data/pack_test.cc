@@ -114,6 +114,19 @@ TEST_F(PackTest, EveryDocumentLiesWholeInOneRow) {
   EXPECT_EQ(packed->targets(), (TensorSpecs{{{64}, DType::kInt64}}));
 }
 
+TEST_F(PackTest, LimitsHoldForEveryRow) {
+  const auto packed = Pack(Documents({3, 5, 2, 4, 6, 1, 7, 3, 2, 5, 1, 1}), 9);
+  DocumentLimits seen;
+  for (int64_t i = 0; i < packed->size(); ++i) {
+    const PackedRow row = Row(*packed, i);
+    seen.in_row = std::max<int64_t>(seen.in_row, std::ranges::count(row.places, 0));
+    seen.tokens = std::max(seen.tokens, *std::ranges::max_element(row.places) + 1);
+  }
+  EXPECT_EQ(packed->documents(), seen);
+  EXPECT_EQ(packed->facts().documents, seen);
+  EXPECT_EQ(Pack(Documents({1, 1}), 8)->documents(), (DocumentLimits{8, 1})) << "padding counts";
+}
+
 /// Places in the padding are below the length of the longest document, which a table of positions
 /// may have.
 TEST_F(PackTest, PaddingIsDocumentsWithoutLabels) {

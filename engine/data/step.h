@@ -42,6 +42,7 @@ class Step : public Dataset {
   std::vector<std::string> class_names() const override { return of_->class_names(); }
   std::vector<std::string> names_before_map() const override { return of_->names_before_map(); }
   std::string encoding() const override { return of_->encoding(); }
+  DocumentLimits documents() const override { return of_->documents(); }
   std::vector<std::string> notes() const override { return of_->notes(); }
   std::string name_of(int64_t index) const override { return of_->name_of(index); }
   bool has_targets() const override { return of_->has_targets(); }

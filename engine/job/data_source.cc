@@ -142,6 +142,8 @@ Value ToValue(const DataFacts& facts) {
   const auto& before = facts.names_before_map;
   if (before != names) value.Set("names_before_map", Value::List(before.begin(), before.end()));
   if (!facts.encoding.empty()) value.Set("encoding", facts.encoding);
+  const auto& [in_row, tokens] = facts.documents;
+  if (in_row > 0) value.Set("documents", Value::List{in_row, tokens});
   return value;
 }
 
@@ -212,13 +214,17 @@ DataFacts FactsOf(const DataSpec& spec) {
   };
   const std::vector<std::string> names = strings("class_names");
   const Value* encoding = facts.Find("encoding");
+  const Value* documents = facts.Find("documents");
+  DocumentLimits limits;
+  if (documents) limits = {documents->as_list()[0].as_int(), documents->as_list()[1].as_int()};
   return {.samples = facts["samples"].as_int(),
           .inputs = SpecsIn(facts["inputs"]),
           .targets = SpecsIn(facts["targets"]),
           .classes = facts["classes"].as_int(),
           .class_names = names,
           .names_before_map = facts.Find("names_before_map") ? strings("names_before_map") : names,
-          .encoding = encoding ? encoding->as_string() : ""};
+          .encoding = encoding ? encoding->as_string() : "",
+          .documents = limits};
 }
 
 const Value& FindOption(const Value& source, std::string_view name) {

@@ -14,6 +14,7 @@
 #include "engine/base/fields/fields.h"
 #include "engine/base/fields/tensor_spec.h"
 #include "engine/job/job.h"
+#include "engine/layers/document_limits.h"
 
 namespace strata {
 
@@ -32,6 +33,7 @@ struct DataFacts {
   /// The digest Dataset::encoding(): how cells of a table became numbers.
   std::string encoding = {};
   std::vector<std::string> notes = {};  ///< the notes for the user, Dataset::notes()
+  DocumentLimits documents = {};        ///< of packed rows
 };
 /// The facts as a map, without the notes.
 Value ToValue(const DataFacts& facts);

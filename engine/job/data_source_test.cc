@@ -76,7 +76,9 @@ TEST(MakeDataSource, Errors) {
 // ---- facts that only opening the data tells ----
 
 DataFacts Twelve(const DataSpec&) {
-  return {12, {{{4}, DType::kFloat32}, {{4}, DType::kBool}}, {{{}, DType::kInt64}}, 3};
+  DataFacts facts = {12, {{{4}, DType::kFloat32}, {{4}, DType::kBool}}, {{{}, DType::kInt64}}, 3};
+  facts.documents = {7, 30};
+  return facts;
 }
 
 TEST(ParseDataSpec, FactsBecomeOptions) {
@@ -86,6 +88,7 @@ TEST(ParseDataSpec, FactsBecomeOptions) {
   EXPECT_EQ(facts.inputs, Twelve(spec).inputs);
   EXPECT_EQ(facts.targets, Twelve(spec).targets);
   EXPECT_EQ(facts.classes, 3);
+  EXPECT_EQ(facts.documents, Twelve(spec).documents);
   EXPECT_EQ(spec.options["facts"], ToValue(facts)) << "so ranks and saves compare them";
   EXPECT_EQ(ErrorOf([] { Parse(Make("csv", {"a.csv"})); }),
             "net.lua:9: nobody can open strata.data.csv");

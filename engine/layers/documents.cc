@@ -1,15 +1,19 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "engine/layers/documents.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/layers/document_mask.h"
 
 namespace strata {
 namespace {
@@ -57,7 +61,34 @@ at::Tensor Documents::Mask(bool causal) const {
   if (causal) {
     mask = mask.logical_and(at::ones({tokens(), tokens()}, mask.options()).tril());
   }
+  if (limits_.known()) {
+    mask.unsafeGetTensorImpl()->set_backend_meta(
+        c10::make_intrusive<DocumentMask>(Starts(), limits_.tokens, causal));
+  }
   return mask;
+}
+
+/// DocumentMask::starts. Its size follows from the limits, so that no host has to know how many
+/// documents there are: documents that are missing begin at the end and have no tokens.
+at::Tensor Documents::Starts() const {
+  const int64_t all = rows() * tokens(), most = rows() * limits_.in_row;
+  const at::Tensor begins = places_.flatten().eq(0);
+  const at::Tensor number = begins.cumsum(0).sub(1).masked_fill(begins.logical_not(), most);
+  const auto options = places_.options().dtype(at::kInt);
+  const at::Tensor at = at::arange(all, options).masked_fill(begins.logical_not(), all);
+  return at::full({most + 1}, all, options).scatter(0, number, at);
+}
+
+void Documents::CheckLimits() const {
+  if (!limits_.known()) return;
+  for (size_t row = 0; row < lengths().size(); ++row) {
+    const std::vector<int64_t>& of_row = lengths()[row];
+    const int64_t longest = *std::ranges::max_element(of_row);
+    if (std::ssize(of_row) <= limits_.in_row && longest <= limits_.tokens) continue;
+    throw ConfigError(Str("row ", row, " has ", Plural(std::ssize(of_row), "document"),
+                          ", the longest of ", longest, " tokens; the data of the job has at most ",
+                          limits_.in_row, " in a row, of at most ", limits_.tokens, " tokens"));
+  }
 }
 
 DocumentScope::DocumentScope(const Documents* documents)

@@ -196,6 +196,18 @@ TEST(WithinDocumentsTest, RefusesOtherSequences) {
   EXPECT_THAT(error(*rotary, {x.narrow(1, 0, 9)}), HasSubstr("2 packed rows of 40 tokens"));
 }
 
+TEST(DocumentLengthsTest, RowsBeyondTheLimitsAreRefused) {
+  const auto check = [](DocumentLimits limits) {
+    return ErrorOf([&] { Documents(PlacesOf(kLengths), limits).CheckLimits(); });
+  };
+  EXPECT_EQ(check({}), "no error");
+  EXPECT_EQ(check({4, 40}), "no error");
+  EXPECT_EQ(check({3, 40}),
+            "row 0 has 4 documents, the longest of 20 tokens; the data of the job has at most 3 in "
+            "a row, of at most 40 tokens");
+  EXPECT_THAT(check({4, 39}), HasSubstr("row 1 has 1 document, the longest of 40 tokens"));
+}
+
 TEST(DocumentLengthsTest, KnowLengthsAndWhoSeesWhom) {
   const Documents documents(PlacesOf({{2, 1}, {3}}));
   EXPECT_EQ(documents.lengths(), (Lengths{{2, 1}, {3}}));

@@ -329,9 +329,9 @@ class ThreadsEngine : public Engine {
 
 std::unique_ptr<Engine> MakeThreadsEngine(const Job& job, const Plan& plan, EngineScript& script,
                                           std::span<FlightRing> flight) {
-  // Flash attention is allowed only if no other rank runs in this process
-  // (engine/layers/cuda/attention.cc). With job.transport = "threads" it is off even for one rank,
-  // so that `strata verify` can compare one rank with several.
+  // FlashAttention is allowed only if no other rank runs in this process (cuda_attention.cc). With
+  // job.transport = "threads" it is off even for one rank, so that `strata verify` can compare one
+  // rank with several.
   const bool is_alone = plan.topology.world_size() == 1 && job.transport != "threads";
   if (plan.device == "cuda") at::globalContext().setSDPUseFlash(is_alone);
   return std::make_unique<ThreadsEngine>(job, plan, script, flight);

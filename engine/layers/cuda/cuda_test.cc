@@ -14,6 +14,7 @@
 #include "engine/base/text.h"
 #include "engine/layers/cuda/rows.h"
 #include "engine/layers/cuda/testing_kernels.h"
+#include "engine/layers/documents.h"
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/layer_types.h"
@@ -152,6 +153,43 @@ TEST_F(Cuda, AttentionHasTheCpusNumbersAndTheSameBitsEachTime) {
   EXPECT_TRUE(at::globalContext().deterministicCuDNN());
   EXPECT_FALSE(at::globalContext().deterministicAlgorithms());
   EXPECT_TRUE(at::globalContext().deterministicFillUninitializedMemory());
+}
+
+TEST_F(Cuda, AttentionOfDocumentsHasTheCpusNumbersAndTheSameBitsEachTime) {
+  const at::Tensor places = at::cat({at::arange(700), at::arange(30), at::arange(294),  // a row
+                                     at::arange(1), at::arange(1023)})
+                                .view({2, 1024});
+  for (const int64_t width : {16, 64}) {
+    const std::vector<int64_t> shape = {2, 3, 1024, width};
+    const Tensors inputs = {at::randn(shape), at::randn(shape), at::randn(shape)};
+    for (const bool causal : {false, true}) {
+      const auto attend = [&](const Tensors& x, double dropout, const DocumentLimits& limits) {
+        const Documents documents(places.to(x[0].device()), limits);
+        const DocumentScope scope(&documents);
+        return WithinDocuments(x[0], x[1], x[2], {}, causal,
+                               [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                   const std::optional<at::Tensor>& mask, bool is_causal) {
+                                 return at::scaled_dot_product_attention(q, k, v, mask, dropout,
+                                                                         is_causal);
+                               });
+      };
+      const at::Tensor cpu =
+          Attended(inputs, at::kFloat, [&](const Tensors& x) { return attend(x, 0, {}); });
+      for (const auto& [type, tolerance] : {std::pair{at::kFloat, 1e-2}, {at::kBFloat16, 5e-2}}) {
+        for (const DocumentLimits& limits : {DocumentLimits{}, {3, 1023}, {9, 1024}}) {
+          for (const double dropout : {0.0, 0.25}) {
+            SCOPED_TRACE(Str(width, " ", causal, " ", c10::toString(type), " ", limits.in_row, " ",
+                             dropout));
+            const auto run = [&] {
+              return Attended(inputs, at::dtype(type).device(at::kCUDA),
+                              [&](const Tensors& x) { return attend(x, dropout, limits); });
+            };
+            ExpectTheSame(dropout == 0 ? cpu : at::Tensor(), run, tolerance);
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_F(Cuda, WeightGradientsInHalfPrecisionAreAddedUpInFloat32) {

@@ -19,6 +19,7 @@
 #include "engine/base/tensors/dtype.h"
 #include "engine/base/text.h"
 #include "engine/cost/gradient_blocks.h"
+#include "engine/job/data_source.h"
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/connections.h"
 #include "engine/layers/layer_types.h"
@@ -168,6 +169,17 @@ std::vector<KeptValue> KeptIn(const Job& job, const Plan& plan, const StagePlan&
   return values;
 }
 
+/// The limits that all packed data of the job keeps; not known if any data of the job has none.
+DocumentLimits DocumentsOf(const Job& job) {
+  std::optional<DocumentLimits> limits;
+  for (const DataSpec* data : {&job.train_data, &job.test_data}) {
+    if (data->kind.empty()) continue;
+    const DocumentLimits own = HasEnd(*data) ? FactsOf(*data).documents : DocumentLimits();
+    limits = limits ? Both(*limits, own) : own;
+  }
+  return limits.value_or(DocumentLimits());
+}
+
 /// Stands for the loss of a job that has none. Such a job only runs forwards, to predict.
 class NoLoss : public Loss {
  public:
@@ -214,6 +226,7 @@ StageParts BuildStage(const Job& job, const Plan& plan, int stage, at::Device de
   parts.begin = place.begin;
   parts.end = place.end;
   parts.kept = KeptIn(job, plan, place);
+  parts.documents = DocumentsOf(job);
   const Surroundings around = {job, script, axis};
   ProgressLine line(
       plan.stages.size() == 1 ? "building layers" : Str("building layers of stage ", stage),

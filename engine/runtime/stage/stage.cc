@@ -171,7 +171,11 @@ void Stage::SetInput(int m, Tensors input) {
         input, [&] { return first.label; }, [&] { first.layer->CheckInput(input); });
     if (is_packed && AreOnHost(input)) {
       const StageLayer& documents = parts_.layers.front();
-      CheckAt([&] { return documents.label; }, [&] { documents.layer->CheckInput(input); });
+      CheckAt([&] { return documents.label; },
+              [&] {
+                documents.layer->CheckInput(input);
+                if (input.size() > 1) Documents(input[1], parts_.documents).CheckLimits();
+              });
     }
   }
   micro_batch.input = ToDevice(std::move(input), micro_batch.input_arrived);
@@ -308,7 +312,7 @@ Stage::SegmentOutput Stage::RunLayers(int m, const Segment& segment, Tensors x, 
   std::optional<DocumentScope> packed;
   const auto see_documents = [&] {
     if (packed || !kept.documents()) return;
-    documents.emplace(*kept.documents());
+    documents.emplace(*kept.documents(), parts_.documents);
     packed.emplace(&*documents);
   };
   see_documents();

@@ -52,6 +52,7 @@ struct StageParts {
   std::vector<StageLayer> layers;
   std::shared_ptr<void> reserved = nullptr;  ///< memory for initial values (ReserveMemory())
   std::vector<KeptValue> kept;               ///< connections that begin, end or pass through here
+  DocumentLimits documents = {};             ///< of the job's packed data
   /// A division of all layers into segments. In a forward with Keep::kInput, a segment with
   /// `is_recomputed` keeps only its input; the others keep their activations. Empty: one segment of
   /// all layers with `is_recomputed`.

@@ -8,8 +8,10 @@
 #include "engine/base/error.h"
 #include "engine/base/tensors/allocator.h"
 #include "engine/base/tensors/dtype.h"
+#include "engine/base/testing.h"
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
+#include "engine/job/data_source.h"
 #include "engine/layers/head_chunks.h"
 #include "engine/layers/testing.h"
 #include "engine/runtime/stage/examiner.h"
@@ -583,6 +585,40 @@ TEST(BuildStageTest, LayersHaveTheirSeedsUnderEveryCut) {
   const auto expected = BuildLayer(job.layers[1], nullptr);
   EXPECT_TRUE(
       SameBits(parts.layers[0].layer->parameters()[0].value, expected->parameters()[0].value));
+}
+
+// Kernels rely on the limits (DocumentMask), so a row beyond them must not get there.
+TEST(BuildStageTest, RowsAreWithinTheLimitsOfTheData) {
+  testing::FakeScript script;
+  Job job;
+  job.layers = {Make("documents"), Make("Embedding", {9, 4})};
+  job.loss = CrossEntropy();
+  DataFacts facts;
+  facts.documents = {2, 5};
+  job.train_data.kind = "pack";
+  job.train_data.options = Value::MakeMap({{"facts", ToValue(facts)}});
+  Plan plan;
+  plan.layers.resize(2);
+  plan.layers[0].output = {{{1, 6}, DType::kInt64}, {{1, 6}, DType::kInt64}};
+  plan.stages.resize(1);
+  plan.stages[0].end = 2;
+  StageParts parts = BuildStage(job, plan, 0, at::kCPU, script);
+  EXPECT_EQ(parts.documents, facts.documents);
+  Stage stage(std::move(parts), [](int, const std::string&) { return -1; });
+  const TensorSpecs tokens = {{{1, 6}, DType::kInt64}, {{1, 6}, DType::kInt64}};
+  const Boundaries boundaries = {tokens, tokens, {{{1, 6, 4}, DType::kFloat32}}};
+  stage.Begin(RunOf(boundaries));
+  const auto error = [&](std::vector<int64_t> places) {
+    return ErrorOf([&] {
+      stage.SetInput(0, {at::zeros({1, 6}, at::kLong), at::tensor(places).unsqueeze(0)});
+    });
+  };
+  EXPECT_THAT(error({0, 1, 0, 0, 1, 2}),
+              HasSubstr("layer 0 documents(): row 0 has 3 documents, the longest of 3 tokens"));
+  EXPECT_EQ(error({0, 1, 0, 1, 2, 3}), "no error");
+
+  job.test_data.kind = "function";  // gives rows of any kind
+  EXPECT_FALSE(BuildStage(job, plan, 0, at::kCPU, script).documents.known());
 }
 
 // The device "meta" stands for an accelerator: its tensors have no memory.

@@ -19,11 +19,18 @@
 // Heads of 128 features do not gain: with 16 tokens FlashAttention takes 544 us and CUTLASS 906 us,
 // with 64 tokens 192 us and 291 us.
 //
+// Packed rows come with a mask that says which documents it stands for (document_mask.h). The same
+// kernels then take the documents of all rows as sequences of several lengths, without the mask.
+// The number of sequences is the most that the data has, so that the host need not wait for the
+// documents of this batch; sequences that are missing are empty and end at once.
+//
 // FlashAttention's order depends on the process-wide switch for deterministic algorithms. While the
 // switch is on, operators on other threads fail if they have no deterministic algorithm. So if
 // several ranks are threads of one process, FlashAttention must be off:
 // Context::setSDPUseFlash(false), which selects CUTLASS' kernels instead.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "engine/layers/cuda/cuda_attention.h"
+
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/grad_mode.h>
@@ -48,6 +55,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/layers/document_mask.h"
+
 namespace strata {
 namespace {
 
@@ -58,16 +67,29 @@ struct Call {
   double dropout;
   bool causal;
   std::optional<double> scale;
+  int64_t rows;           ///< N
+  int64_t queries, keys;  ///< T and S, or of the longest document
+  OptionalTensor starts;  ///< DocumentMask::starts; none if each row is one sequence
 };
 
-/// The tensors that the backward needs of the forward: (N, T, H, D), as the kernels take them.
+/// The tensors that the backward needs of the forward, as the kernels take them: (N, T, H, D), and
+/// of documents (1, N * T, H, D).
 struct Attended : Call {
   at::Tensor query, key, value;
   at::Tensor output = {}, logsumexp = {}, seed = {}, offset = {};
 };
 
-/// Transposes (N, H, T, D) to (N, T, H, D), or back.
-at::Tensor Turned(const at::Tensor& heads) { return heads.transpose(1, 2); }
+/// (N, H, T, D) as the kernels take it.
+at::Tensor Laid(const at::Tensor& heads, const Call& call) {
+  const at::Tensor turned = heads.transpose(1, 2);
+  return call.starts ? turned.flatten(0, 1).unsqueeze(0) : turned;
+}
+
+/// What the kernels give, as (N, H, T, D).
+at::Tensor Back(const at::Tensor& laid, const Call& call) {
+  const at::Tensor rows = call.starts ? laid.squeeze(0).unflatten(0, {call.rows, -1}) : laid;
+  return rows.transpose(1, 2);
+}
 
 /// While an object lives, the switch for deterministic algorithms is on, so FlashAttention sums in
 /// one order.
@@ -95,16 +117,23 @@ class InOneOrder {
 struct Flash {
   static void Forward(Attended& a, bool) {
     std::tie(a.output, a.logsumexp, a.seed, a.offset, std::ignore) = at::_flash_attention_forward(
-        a.query, a.key, a.value, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, a.query.size(1), a.key.size(1),
-        a.dropout, a.causal, /*return_debug_mask=*/false, a.scale);
+        Sequences(a.query, a), Sequences(a.key, a), Sequences(a.value, a), a.starts, a.starts,
+        a.queries, a.keys, a.dropout, a.causal, /*return_debug_mask=*/false, a.scale);
   }
   static torch::autograd::variable_list Backward(const Attended& a, const at::Tensor& gradient) {
     const InOneOrder in_one_order;
-    auto [query, key, value] = at::_flash_attention_backward(
-        Turned(gradient), a.query, a.key, a.value, a.output, a.logsumexp, /*cum_seq_q=*/{},
-        /*cum_seq_k=*/{}, a.query.size(1), a.key.size(1), a.dropout, a.causal, a.seed, a.offset,
-        a.scale);
-    return {Turned(query), Turned(key), Turned(value)};
+    const at::Tensor starts = a.starts.value_or(at::Tensor());
+    const auto [query, key, value] = at::_flash_attention_backward(
+        Sequences(Laid(gradient, a), a), Sequences(a.query, a), Sequences(a.key, a),
+        Sequences(a.value, a), a.output, a.logsumexp, starts, starts, a.queries, a.keys, a.dropout,
+        a.causal, a.seed, a.offset, a.scale);
+    return {Back(query, a), Back(key, a), Back(value, a)};
+  }
+
+ private:
+  /// Of documents these kernels take (N * T, H, D).
+  static at::Tensor Sequences(const at::Tensor& laid, const Call& call) {
+    return call.starts ? laid.squeeze(0) : laid;
   }
 };
 
@@ -112,22 +141,18 @@ struct Cutlass {
   static int64_t MaskType(const Attended& a) { return a.causal ? 1 : 0; }
   static void Forward(Attended& a, bool records) {
     std::tie(a.output, a.logsumexp, a.seed, a.offset, std::ignore, std::ignore) =
-        at::_efficient_attention_forward(a.query, a.key, a.value, a.bias,
-                                         /*cu_seqlens_q=*/std::nullopt,
-                                         /*cu_seqlens_k=*/std::nullopt,
-                                         /*max_seqlen_q=*/std::nullopt,
-                                         /*max_seqlen_k=*/std::nullopt, a.dropout, MaskType(a),
+        at::_efficient_attention_forward(a.query, a.key, a.value, a.bias, a.starts, a.starts,
+                                         a.queries, a.keys, a.dropout, MaskType(a),
                                          /*compute_log_sumexp=*/records, a.scale);
   }
   /// With num_splits_key = 1, a single thread block sums over all keys of a query, which fixes the
   /// order.
   static torch::autograd::variable_list Backward(const Attended& a, const at::Tensor& gradient) {
-    auto [query, key, value, bias] = at::_efficient_attention_backward(
-        Turned(gradient), a.query, a.key, a.value, a.bias, a.output,
-        /*cu_seqlens_q=*/std::nullopt, /*cu_seqlens_k=*/std::nullopt, a.query.size(1),
-        a.key.size(1), a.logsumexp, a.dropout, a.seed, a.offset, MaskType(a),
+    const auto [query, key, value, bias] = at::_efficient_attention_backward(
+        Laid(gradient, a), a.query, a.key, a.value, a.bias, a.output, a.starts, a.starts, a.queries,
+        a.keys, a.logsumexp, a.dropout, a.seed, a.offset, MaskType(a),
         /*bias_requires_grad=*/false, a.scale, /*num_splits_key=*/1);
-    return {Turned(query), Turned(key), Turned(value)};
+    return {Back(query, a), Back(key, a), Back(value, a)};
   }
 };
 
@@ -152,14 +177,15 @@ class AttentionNode : public torch::autograd::Node {
 template <class Kernels>
 at::Tensor Attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                   const Call& call) {
-  Attended attended = {call, Turned(query.detach()), Turned(key.detach()), Turned(value.detach())};
+  Attended attended = {call, Laid(query.detach(), call), Laid(key.detach(), call),
+                       Laid(value.detach(), call)};
   const bool records = at::GradMode::is_enabled() &&
                        (query.requires_grad() || key.requires_grad() || value.requires_grad());
   {
     const at::NoGradGuard no_grad;
     Kernels::Forward(attended, records);
   }
-  at::Tensor y = Turned(attended.output);
+  at::Tensor y = Back(attended.output, call);
   if (!records) return y;
   y = y.detach();
   const std::shared_ptr<AttentionNode<Kernels>> node(
@@ -197,10 +223,16 @@ at::Tensor FilledUp(const at::Tensor& heads) {
 }
 
 /// True if CUTLASS' kernels are faster than FlashAttention's (see the table above).
-bool IsShort(const at::Tensor& query, const at::Tensor& key) {
+bool IsShort(const Call& call, int64_t width) {
   constexpr int64_t kShort = 64, kNarrow = 64;
-  return query.size(2) <= kShort && key.size(2) <= kShort && query.size(3) <= kNarrow;
+  return call.queries <= kShort && call.keys <= kShort && width <= kNarrow;
 }
+
+bool IsFused(at::SDPBackend choice) {
+  return choice == at::SDPBackend::flash_attention || choice == at::SDPBackend::efficient_attention;
+}
+
+}  // namespace
 
 at::Tensor ScaledDotProductAttention(const at::Tensor& query, const at::Tensor& key,
                                      const at::Tensor& value, const OptionalTensor& mask,
@@ -222,23 +254,43 @@ at::Tensor ScaledDotProductAttention(const at::Tensor& query, const at::Tensor& 
   }
   const bool may_fuse = has_heads && query.numel() > 0 && key.numel() > 0 && value.numel() > 0 &&
                         !(mask && mask->requires_grad());
-  OptionalTensor bias;
+  Call call = {.bias = {},
+               .dropout = dropout,
+               .causal = causal,
+               .scale = scale,
+               .rows = query.size(0),
+               .queries = query.size(-2),
+               .keys = key.size(-2),
+               .starts = {}};
   auto choice = at::SDPBackend::math;
-  if (may_fuse) {
-    if (mask) bias = BiasOf(*mask, query, key);
+  const auto choose = [&] {
     choice = static_cast<at::SDPBackend>(
-        at::_fused_sdp_choice(query, key, value, bias, dropout, causal, scale, grouped));
+        at::_fused_sdp_choice(query, key, value, call.bias, dropout, call.causal, scale, grouped));
+  };
+  const DocumentMask* const documents = may_fuse ? DocumentMaskOf(mask) : nullptr;
+  if (documents) {
+    call.causal = documents->causal;
+    choose();
+    if (IsFused(choice)) {
+      call.starts = documents->starts;
+      call.queries = call.keys = documents->longest;
+    } else {
+      call.causal = causal;
+    }
   }
-  const bool fused =
-      choice == at::SDPBackend::flash_attention || choice == at::SDPBackend::efficient_attention;
-  if (!fused) {
+  if (may_fuse && !call.starts) {
+    if (mask) call.bias = BiasOf(*mask, query, key);
+    choose();
+  }
+  if (!IsFused(choice)) {
     return std::get<0>(at::_scaled_dot_product_attention_math(
         query, key, value, mask, dropout, causal, /*dropout_mask=*/{}, scale, grouped));
   }
-  const Call call = {.bias = bias, .dropout = dropout, .causal = causal, .scale = scale};
-  const bool is_flash = choice == at::SDPBackend::flash_attention && !IsShort(query, key);
+  const bool is_flash = choice == at::SDPBackend::flash_attention && !IsShort(call, width);
   return (is_flash ? Attend<Flash> : Attend<Cutlass>)(query, key, value, call);
 }
+
+namespace {
 
 TORCH_LIBRARY_IMPL(aten, AutogradCUDA, library) {
   library.impl("scaled_dot_product_attention", ScaledDotProductAttention);
