@@ -14,6 +14,7 @@
 #include "engine/base/text.h"
 #include "engine/job/flags/config_file.h"
 #include "engine/search/plan_job.h"
+#include "launcher/report/fit_report.h"
 
 namespace strata::launcher {
 namespace {
@@ -174,21 +175,20 @@ PlanOptions OptionsHere(const Value& own_flags, PlanOptions options) {
   return options;
 }
 
-Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options) {
-  return PlanJob(job, OptionsHere(own_flags, std::move(options)), &script);
-}
-
 Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOptions options) {
   options.world_size = placement.world_size;
   options.gpus = GpuCount();
-  if (!placement.is_part()) return PlanJob(job, options, &script);
+  const auto plan_job = [&] {
+    return FitReport(job, options, &script).Planned([&] { return PlanJob(job, options, &script); });
+  };
+  if (!placement.is_part()) return plan_job();
   options.measure = {};
   const int here = placement.first.local_world_size;
   const int gpus = options.gpus;
   const bool gpu_each = HasGpuEach(here);
   // Every machine assumes a GPU for each rank, so that all make the same plan.
   if (gpu_each) options.gpus = placement.world_size;
-  Plan plan = PlanJob(job, options, &script);
+  Plan plan = plan_job();
   if (plan.transport != "threads" || placement.world_size == 1) return plan;
   throw ConfigError(
       gpu_each || job.transport == "threads"

@@ -56,10 +56,9 @@ int Shown(Terminal& terminal, const Outcome& outcome);
 
 /// `options` with the ranks and GPUs of this machine. `own_flags`: the command's, with "nproc".
 PlanOptions OptionsHere(const Value& own_flags, PlanOptions options = {});
-/// Plans the job for this machine. `own_flags`: the command's, with "nproc".
-Plan PlanHere(const Job& job, const Value& own_flags, Script& script, PlanOptions options = {});
 /// Plans the job for a placement. If other processes start the rest of the ranks, no costs are
-/// measured, since all of them must make the same plan.
+/// measured, since all of them must make the same plan. The error of a plan that exceeds the job's
+/// memory names the ways to make it fit.
 Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOptions options = {});
 
 }  // namespace strata::launcher

@@ -118,15 +118,6 @@ Job TwoLayers() {
   return job;
 }
 
-TEST(PlanHereTest, RanksAreTheProductOfTheDegreesOrSaid) {
-  AnsweringScript script;
-  EXPECT_EQ(PlanHere(TwoLayers(), Value::MakeMap(), script).topology.world_size(), 2);
-  const Value two = Value::MakeMap({{"nproc", 2}});
-  EXPECT_EQ(PlanHere(TwoLayers(), two, script).topology.world_size(), 2);
-  const Value three = Value::MakeMap({{"nproc", 3}});
-  EXPECT_THAT(ConfigErrorOf([&] { PlanHere(TwoLayers(), three, script); }), HasSubstr("3 ranks"));
-}
-
 TEST(PlanOnTest, RanksThatOthersStartAreNoThreads) {
   AnsweringScript script;
   Placement placement = {.launcher = "torchrun", .world_size = 2, .ranks = 1};
