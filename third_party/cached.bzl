@@ -52,6 +52,20 @@ libtorch_repository = repository_rule(
     local = True,
 )
 
+def _arrow_impl(ctx):
+    folder = _path_from(ctx, Label("//tools:arrow"), Label("//tools:pins/arrow.txt"))
+    package = folder.get_child("pyarrow")
+    ctx.symlink(package.get_child("include"), "include")
+    ctx.file("folder.txt", str(folder) + "\n")
+    ctx.template("BUILD", Label("//third_party:arrow.BUILD.tpl"), {"%{arrow}": str(package)})
+
+arrow_repository = repository_rule(
+    implementation = _arrow_impl,
+    doc = "Target arrow, see arrow.BUILD.tpl; folder.txt: where pyarrow's Python code is, for tests.",
+    environ = _CACHE_VARIABLES,
+    local = True,
+)
+
 def _digits_impl(ctx):
     file = _path_from(ctx, Label("//tools:digits"), Label("//tools:pins/digits.txt"))
     ctx.symlink(file, "data/digits.csv")

@@ -218,7 +218,7 @@ class SetupTest(Checkout):
         super().setUp()
         self.write("tools/setup", (TOOLS / "setup").read_text(), 0o755)
         self.write("tools/pins/packages.txt", "one\ntwo\n")
-        for tool in ("libtorch", "digits"):
+        for tool in ("libtorch", "arrow", "digits"):
             self.write(f"tools/{tool}", "#!/bin/bash\n", 0o755)
         self.write("updates", "")
         self.write("bin/id", "#!/bin/bash\necho 0\n", 0o755)
@@ -278,7 +278,8 @@ class BazelTest(Checkout):
 
 class PinsTest(unittest.TestCase):
     def test_are_well_formed(self):
-        for file, member in [("digits", "scikit-learn"), ("readers", "tensorboard"), ("wheels", "torch")]:
+        for file, member in [("arrow", "pyarrow"), ("digits", "scikit-learn"), ("readers", "tensorboard"),
+                             ("wheels", "torch")]:
             names = [pin.split("==")[0] for pin in wheels.read_pins(TOOLS / f"pins/{file}.txt")]
             self.assertEqual(len(names), len(set(names)))
             self.assertIn(member, names)

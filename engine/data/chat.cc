@@ -1,4 +1,4 @@
-// The data source "chat": conversations in JSON lines as tokens, of which the loss counts those of
+// The data source "chat": conversations in records as tokens, of which the loss counts those of
 // answers.
 //
 // Each conversation becomes the tokens t[0], t[1], ... of its template's parts. Sample i has the
@@ -18,7 +18,7 @@
 #include "engine/data/chat_template.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/files/prepared.h"
-#include "engine/data/json_lines.h"
+#include "engine/data/records/record_files.h"
 #include "engine/data/sample_text.h"
 #include "engine/data/sources.h"
 #include "engine/data/token_pieces.h"
@@ -140,12 +140,13 @@ class ChatEncoder {
 };
 
 /// Writes the tokens of all conversations, at most `length` + 1 of each, and their ends (uint64).
-Value WriteChat(const std::string& path, int64_t length, ChatEncoder& encoder, PreparedWriter& to) {
+Value WriteChat(const RecordFiles& files, int64_t length, ChatEncoder& encoder,
+                PreparedWriter& to) {
   std::vector<uint64_t> ends;
   TokenList tokens;
   int64_t cut = 0, longest = 0, unanswered = 0;
-  ForEachJsonLine(path, [&](const Value& line, const std::string& where) {
-    encoder.Encode(MessagesOf(line, where), where, tokens);
+  files.ForEach({ConversationFields(), true}, [&](const Record& record) {
+    encoder.Encode(MessagesOf(record.fields, record.where), record.where, tokens);
     longest = std::max(longest, std::ssize(tokens));
     if (std::ssize(tokens) > length + 1) {
       ++cut;
@@ -155,7 +156,7 @@ Value WriteChat(const std::string& path, int64_t length, ChatEncoder& encoder, P
     to.WriteTokens(tokens, sizeof(tokens[0]));
     ends.push_back((ends.empty() ? 0 : ends.back()) + tokens.size());
   });
-  if (ends.empty()) throw WorldError(Str(path, ": expected JSON lines, got none"));
+  if (ends.empty()) RefuseEmpty(files);
   const int64_t ends_at = to.Align();
   to.Write(ends.data(), ends.size() * sizeof(ends[0]));
   return Value::MakeMap({{"rows", std::ssize(ends)},
@@ -269,22 +270,21 @@ class Chat : public Dataset, public HasSampleText {
 
 std::unique_ptr<Dataset> OpenChat(const DataSpec& spec, const DatasetContext& context) {
   const Template form(spec, context);
-  const std::string path = ResolvePath(spec.options["path"].as_string(), context);
+  const RecordFiles files = FindRecords("", spec.options["path"].as_string(), context);
   std::unique_ptr<Tokenizer> tokenizer = OpenTokenizer(spec.options["tokenizer"], context);
   // Below the step pack no conversation is cut off.
   const int64_t length =
       context.documents ? std::numeric_limits<int32_t>::max() : spec.options["length"].as_int();
   const Value& train_on = spec.options["train_on"];
   PreparedKey key = {Str("chat, version 1, ", form.name(), ", ", length, ", ", train_on.ToLua()),
-                     {path},
-                     TokenizerPath(spec.options["tokenizer"], context)};
+                     files.paths, TokenizerPath(spec.options["tokenizer"], context)};
   // What a function gives may depend on more than its file, so no copy is kept of it.
   if (!form.form()) key.files.clear();
   ChatEncoder encoder(form, *tokenizer, train_on == Value("all"), spec.where);
   Prepared prepared =
-      Prepare(key, [&](PreparedWriter& to) { return WriteChat(path, length, encoder, to); });
-  return std::make_unique<Chat>(spec, path, form.name(), std::move(tokenizer), std::move(prepared),
-                                context.documents);
+      Prepare(key, [&](PreparedWriter& to) { return WriteChat(files, length, encoder, to); });
+  return std::make_unique<Chat>(spec, files.given, form.name(), std::move(tokenizer),
+                                std::move(prepared), context.documents);
 }
 
 }  // namespace strata::data

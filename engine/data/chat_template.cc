@@ -7,7 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/fields/fields.h"
 #include "engine/base/text.h"
-#include "engine/data/json_lines.h"
+#include "engine/data/records/json_lines.h"
 #include "engine/data/tokens/utf8.h"
 #include "engine/data/tokens/word_splitter.h"
 
@@ -66,10 +66,18 @@ struct LineForm {
   std::vector<std::string> roles;
 };
 
+const LineForm& Plain() {
+  static const LineForm form = {"messages", "role", "content", {"system", "user", "assistant"}};
+  return form;
+}
+
+const LineForm& ShareGpt() {
+  static const LineForm form = {"conversations", "from", "value", {"system", "human", "gpt"}};
+  return form;
+}
+
 const LineForm& FormOf(const Value& line) {
-  static const LineForm plain = {"messages", "role", "content", {"system", "user", "assistant"}};
-  static const LineForm share_gpt = {"conversations", "from", "value", {"system", "human", "gpt"}};
-  return line.Has(plain.list) || !line.Has(share_gpt.list) ? plain : share_gpt;
+  return line.Has(Plain().list) || !line.Has(ShareGpt().list) ? Plain() : ShareGpt();
 }
 
 }  // namespace
@@ -155,6 +163,8 @@ std::vector<ChatPart> PartsOf(const ChatTemplate& form, const std::vector<ChatMe
   }
   return parts;
 }
+
+std::vector<std::string> ConversationFields() { return {Plain().list, ShareGpt().list}; }
 
 std::vector<ChatMessage> MessagesOf(const Value& line, const std::string& where) {
   static constexpr std::array kRoles = {"system", "user", "assistant"};

@@ -57,6 +57,9 @@ std::vector<std::string> SpecialsOf(const ChatTemplate& form);
 std::vector<ChatPart> PartsOf(const ChatTemplate& form, const std::vector<ChatMessage>& messages,
                               const std::string& where);
 
+/// The fields that may hold the list of messages: one for each form that MessagesOf() reads.
+std::vector<std::string> ConversationFields();
+
 /// The messages of a line: {"messages": [{"role":, "content":}]}, or as ShareGPT has them
 /// {"conversations": [{"from": "human", "value":}]}. Throws WorldError with `where` for anything
 /// else, and if no message is an assistant's.

@@ -20,8 +20,9 @@ constexpr Source kSources[] = {
     {"csv", data::OpenCsv},         {"npy", data::OpenNpy},
     {"npz", data::OpenNamedArrays}, {"safetensors", data::OpenNamedArrays},
     {"idx", data::OpenIdx},         {"token_file", data::OpenTokenFile},
-    {"jsonl", data::OpenJsonl},     {"chat", data::OpenChat},
-    {"dataset", data::OpenOwn},
+    {"jsonl", data::OpenRecords},   {"parquet", data::OpenRecords},
+    {"arrow", data::OpenRecords},   {"webdataset", data::OpenRecords},
+    {"chat", data::OpenChat},       {"dataset", data::OpenOwn},
 };
 
 struct Step {

@@ -1,5 +1,6 @@
 #include "engine/data/sample_order.h"
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -52,10 +53,38 @@ SampleOrder SampleOrder::Shuffled(int64_t size, uint64_t seed) {
   return order;
 }
 
+// With F whole runs of R samples, the order is: run permutation_[0], ..., run permutation_[F - 1],
+// and the samples that are left, as a shorter run F. Window w has the places from w * kRuns * R on.
+SampleOrder SampleOrder::Windowed(int64_t size, int64_t window, uint64_t seed) {
+  if (window >= size) return Shuffled(size, seed);
+  SampleOrder order(size);
+  SplitMixRandom random(seed);
+  order.run_ = std::max<int64_t>(1, window / kRuns);
+  order.all_ = size;
+  order.first_ = static_cast<int64_t>(random.Next() % static_cast<uint64_t>(size));
+  order.permutation_.emplace(size / order.run_, random.Next());
+  order.seed_ = random.Next();
+  return order;
+}
+
+int64_t SampleOrder::InWindow(int64_t place) const {
+  const int64_t window = kRuns * run_, number = place / window, begin = number * window;
+  const Permutation inside(std::min(window, all_ - begin),
+                           seed_ + SplitMix(static_cast<uint64_t>(number)));
+  const int64_t chosen = begin + inside[place - begin];
+  const int64_t run = chosen / run_;
+  const bool is_whole = (run + 1) * run_ <= all_;
+  return (first_ + (is_whole ? (*permutation_)[run] : run) * run_ + chosen % run_) % all_;
+}
+
 SampleOrder SampleOrder::Part(int64_t begin, int64_t end) const {
   SampleOrder part(end - begin);
   part.begin_ = begin_ + begin;
   part.permutation_ = permutation_;
+  part.run_ = run_;
+  part.all_ = all_;
+  part.first_ = first_;
+  part.seed_ = seed_;
   if (!list_.empty()) part.list_.assign(list_.begin() + begin, list_.begin() + end);
   return part;
 }

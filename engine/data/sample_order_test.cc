@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -89,6 +90,44 @@ TEST(SampleOrder, PartsOfEveryOrderAreItsPlaces) {
     EXPECT_EQ(part.size(), 25);
     for (int64_t place = 0; place < 25; ++place) EXPECT_EQ(part[place], order[25 + place]);
   }
+}
+
+TEST(SampleOrder, WindowsHaveEverySampleOnceAndReadRuns) {
+  EXPECT_TRUE(rc::check([] {
+    const auto size = *rc::gen::inRange<int64_t>(1, 3000);
+    const auto window = *rc::gen::inRange<int64_t>(1, 1000);
+    const SampleOrder order = SampleOrder::Windowed(size, window, *rc::gen::arbitrary<uint64_t>());
+    const int64_t run = std::max<int64_t>(1, window / SampleOrder::kRuns);
+    std::vector<bool> seen(static_cast<size_t>(size));
+    for (int64_t begin = 0; begin < size; begin += SampleOrder::kRuns * run) {
+      const int64_t end = std::min(size, begin + SampleOrder::kRuns * run);
+      std::vector<int64_t> window_samples;
+      for (int64_t place = begin; place < end; ++place) {
+        const int64_t index = order[place];
+        RC_ASSERT(index >= 0 && index < size && !seen[static_cast<size_t>(index)]);
+        seen[static_cast<size_t>(index)] = true;
+        window_samples.push_back(index);
+      }
+      if (window >= size) continue;
+      // Samples that follow each other are read together: a window has few runs of them.
+      std::ranges::sort(window_samples);
+      int64_t runs = 1;
+      for (size_t i = 1; i < window_samples.size(); ++i) {
+        runs += window_samples[i] != window_samples[i - 1] + 1;
+      }
+      RC_ASSERT(runs <= SampleOrder::kRuns + 2);  // a rest, and one run around the end of the data
+    }
+  }));
+}
+
+// Trainings resume in the middle of such an order, so it must never change.
+TEST(SampleOrder, WindowsAreTheSameForever) {
+  const SampleOrder order = SampleOrder::Windowed(100, 32, 7);
+  std::vector<int64_t> first;
+  for (int64_t place = 0; place < 8; ++place) first.push_back(order[place]);
+  EXPECT_EQ(first, (std::vector<int64_t>{80, 57, 70, 45, 78, 39, 62, 15}));
+  const SampleOrder large = SampleOrder::Windowed(1'000'000'000, 100'000, 7);
+  EXPECT_EQ(large[123'456'789], 618'793'439);
 }
 
 }  // namespace

@@ -45,8 +45,10 @@ bool Sampler::fills_all(int64_t step) const {
 
 void Sampler::LoadEpoch(int64_t epoch) {
   if (epoch == epoch_ || !options_.shuffle) return;
-  order_ = SampleOrder::Shuffled(options_.samples, static_cast<uint64_t>(options_.seed) * 1000003 +
-                                                       static_cast<uint64_t>(epoch));
+  const uint64_t seed =
+      static_cast<uint64_t>(options_.seed) * 1000003 + static_cast<uint64_t>(epoch);
+  const int64_t window = options_.window > 0 ? options_.window : options_.samples;
+  order_ = SampleOrder::Windowed(options_.samples, window, seed);
   epoch_ = epoch;
 }
 

@@ -18,6 +18,8 @@ struct SamplerOptions {
   /// True: every epoch has its own order, derived from (seed, epoch) (SampleOrder).
   bool shuffle = false;
   int64_t seed = 0;
+  /// Samples that are shuffled among each other (SampleOrder::Windowed); 0 = all.
+  int64_t window = 0;
 };
 
 /// Every sample occurs once per epoch. The epoch's samples, in its order, are cut into consecutive

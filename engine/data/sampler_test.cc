@@ -20,6 +20,7 @@ SamplerOptions RandomOptions() {
   options.micro_batches = *rc::gen::inRange<int64_t>(1, 6);
   options.replicas = *rc::gen::inRange(1, 4);
   options.shuffle = *rc::gen::arbitrary<bool>();
+  options.window = *rc::gen::element<int64_t>(0, 1, 20);
   options.seed = *rc::gen::inRange<int64_t>(0, 1000);
   return options;
 }

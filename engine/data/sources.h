@@ -55,11 +55,12 @@ std::unique_ptr<Dataset> OpenIdx(const DataSpec& spec, const DatasetContext& con
 /// Pieces of `length` tokens from a file of tokens; the target is the piece shifted by one token.
 std::unique_ptr<Dataset> OpenTokenFile(const DataSpec& spec, const DatasetContext& context);
 
-/// Texts of JSON lines. With a target: each text and its class, cut off or padded to `length`
-/// tokens. Without: all texts one after the other, in pieces as OpenText() makes them.
-std::unique_ptr<Dataset> OpenJsonl(const DataSpec& spec, const DatasetContext& context);
+/// Records of JSON lines, Parquet, Arrow or tars. Texts or lists of tokens with a target: each text
+/// and its target, cut off or padded to `length` tokens; without: all texts one after the other, in
+/// pieces as OpenText() makes them. Or columns of numbers, or images, with targets.
+std::unique_ptr<Dataset> OpenRecords(const DataSpec& spec, const DatasetContext& context);
 
-/// Conversations of JSON lines, written by a template, cut off or padded to `length` tokens. The
+/// Conversations of such records, written by a template, cut off or padded to `length` tokens. The
 /// target is the input shifted by one token, and -100 where the next token is not an answer's.
 std::unique_ptr<Dataset> OpenChat(const DataSpec& spec, const DatasetContext& context);
 

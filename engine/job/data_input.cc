@@ -37,6 +37,9 @@ struct Reader {
 const std::vector<Reader> kReaders = {
     {"csv", "path", {".csv", ".tsv"}},
     {"jsonl", "path", {".jsonl"}},
+    {"parquet", "path", {".parquet"}},
+    {"arrow", "path", {".arrow"}},
+    {"webdataset", "path", {".tar"}},
     {"npy", "input", {".npy"}},
     {"npz", "path", {".npz"}},
     {"safetensors", "path", {".safetensors"}},

@@ -35,14 +35,46 @@ Value Options(const DataSourceType& type, const Value::List& positional, const V
       {.subject = NameOf(type), .where = where, .positional = positional, .named = named});
 }
 
+/// True for the sources of records, which have more than one kind of input.
+bool AreRecords(const DataSourceType& type) {
+  return std::ranges::find(type.fields, "columns", &Field::name) != type.fields.end() &&
+         std::ranges::find(type.fields, "image", &Field::name) != type.fields.end();
+}
+
+/// Of records, texts and tokens need a length, and images a size.
+bool IsNeeded(const DataSourceType& type, const Value& options, const std::string& name) {
+  if (!AreRecords(type)) return true;
+  const bool has_image = !options["image"].is_null();
+  return name == "size" ? has_image : !has_image && options["columns"].is_null();
+}
+
+/// Throws ConfigError unless the options of records say one kind of input.
+void CheckRecords(const Value& options, const std::string& subject, const std::string& where) {
+  std::vector<std::string> given;
+  for (const char* name : {"tokens", "columns", "image"}) {
+    if (!options[name].is_null()) given.emplace_back(name);
+  }
+  if (given.size() > 1) {
+    throw ConfigError(Str(Place(where), subject, " takes one of tokens, columns and image, got ",
+                          Join(given, " and ")));
+  }
+  const Value& columns = options["columns"];
+  const bool are_names =
+      columns.is_null() || (columns.is_list() && !columns.as_list().empty() &&
+                            std::ranges::all_of(columns.as_list(), &Value::is_string));
+  if (are_names) return;
+  throw ConfigError(
+      Str(Place(where), subject, ": columns expects a list of names, got ", columns.Describe()));
+}
+
 /// Fills in options that follow from the job's input (null if it is not known). Throws ConfigError
 /// if an option that the source needs is then still missing.
 void Fit(const DataSourceType& type, Value& options, const TensorSpec* input,
          const std::string& where) {
   if (input && type.fit) type.fit(options, *input);
   for (const std::string& name : type.needs) {
-    if (!options[name].is_null()) continue;
-    const bool may_be_packed = name == "length" && (type.name == "jsonl" || type.name == "chat");
+    if (!options[name].is_null() || !IsNeeded(type, options, name)) continue;
+    const bool may_be_packed = name == "length" && (AreRecords(type) || type.name == "chat");
     throw ConfigError(
         Str(Place(where), NameOf(type), " needs ", name, ", since the job's input does not tell it",
             may_be_packed ? "; to pack texts, put pack before steps such as split" : ""));
@@ -104,6 +136,7 @@ DataSpec ParseSource(const Value& value, const TensorSpec* input, const std::str
   spec.kind = type.name;
   spec.options = Options(type, {}, options.as_map(), spec.where);
   if (type.name == "dataset") CheckOwn(spec.options, spec.where);
+  if (AreRecords(type)) CheckRecords(spec.options, NameOf(type), spec.where);
   Fit(type, spec.options, input, spec.where);
   if (type.of != DataSourceType::Of::kNothing) {
     const Value& of = value["of"];
@@ -160,6 +193,8 @@ Value MakeDataSource(std::string_view name, const Value::List& positional, const
                      const std::string& where) {
   const Value options = Options(SourceOf(name, where), positional, named, where);
   if (name == "dataset") CheckOwn(options, where);
+  const DataSourceType& type = SourceOf(name, where);
+  if (AreRecords(type)) CheckRecords(options, NameOf(type), where);
   Value result;
   result.Set("source", name).Set("where", where);
   for (const auto& [key, value] : options.as_map()) result.Set(key, value);

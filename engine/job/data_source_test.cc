@@ -34,7 +34,8 @@ TEST(DataSources, AreThoseOfTheDesign) {
   for (const DataSourceType& type : DataSourceTypes()) names.push_back(type.name);
   EXPECT_THAT(names, testing::ElementsAre("digits", "cifar10", "text", "images", "tokens",
                                           "image_folder", "csv", "npy", "npz", "safetensors", "idx",
-                                          "token_file", "jsonl", "chat", "dataset"));
+                                          "token_file", "jsonl", "parquet", "arrow", "webdataset", "chat",
+                                          "dataset"));
   EXPECT_EQ(FindDataSource("digit"), nullptr);
 }
 

@@ -260,32 +260,70 @@ DataSourceType TokenFile() {
           .needs = {"length"}};
 }
 
-DataSourceType Jsonl() {
+void FitRecords(Value& options, const TensorSpec& input) {
+  options["image"].is_null() ? FitLength(options, input) : FitImageSize(options, input);
+}
+
+/// Records with named fields, in files of one of several formats.
+DataSourceType Records(const char* name, const char* path, const char* help) {
   return {
-      .name = "jsonl",
-      .fields = {Path("the file: a JSON object a line"),
-                 Field::String("text", "the key of the text").Default("text"),
+      .name = name,
+      .fields = {Path(path), Field::String("text", "the field of the text").Default("text"),
                  Field::String("target",
-                               "the key of the class: a word or a whole number; none = the "
-                               "next token")
+                               "the field of the class: a word or a whole number; none = of texts "
+                               "the next token")
                      .Optional(),
                  Length(), Tokenizer(),
                  Field::String("like", "the file whose words are the classes: that of the training")
                      .NamedOnly()
                      .Optional(),
-                 Pad("the token behind a text that is shorter than length"), Targets(), Shuffle()},
-      .help = "texts of a file of JSON lines, as bytes or tokens",
-      .fit = FitLength,
+                 Pad("the token behind a text that is shorter than length"), Targets(), Shuffle(),
+                 Field::String("tokens", "the field of a list of tokens, in place of a text")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::Any("columns",
+                            "names of fields of numbers, or of lists of equal shapes, as the input")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::String("image",
+                               "the field of a JPEG or PNG as the input; of a tar "
+                               "\"jpg;png\" is the first that a sample has")
+                     .NamedOnly()
+                     .Optional(),
+                 Field::Int("size",
+                            "images are resized to it, the shorter side, and cropped in "
+                            "the middle; none = by the job's input")
+                     .NamedOnly()
+                     .AtLeast(1)
+                     .AtMost(8192)
+                     .Optional(),
+                 Field::Int("channels", "3 = colour, 1 = grey")
+                     .NamedOnly()
+                     .AtLeast(1)
+                     .AtMost(3)
+                     .Default(3),
+                 Field::Choice("task", {"classes", "numbers"}, "what the target is")
+                     .NamedOnly()
+                     .Default("classes"),
+                 Field::Int("window",
+                            "samples that are shuffled among each other, for disks that read far "
+                            "places slowly and images in Parquet; none = all samples")
+                     .NamedOnly()
+                     .AtLeast(1)
+                     .Optional()},
+      .help = help,
+      .fit = FitRecords,
       .paths = {"path", "like", "tokenizer"},
-      .needs = {"length"}};
+      .needs = {"length", "size"}};
 }
 
 DataSourceType Chat() {
   return {
       .name = "chat",
       .fields =
-          {Path("the file: a JSON object a line, {\"messages\": [{\"role\":, \"content\":}]} or "
-                "ShareGPT's {\"conversations\": [{\"from\":, \"value\":}]}"),
+          {Path("a file, folder or pattern of jsonl, parquet, arrow or webdataset; records have "
+                "{\"messages\": [{\"role\":, \"content\":}]} or ShareGPT's {\"conversations\": "
+                "[{\"from\":, \"value\":}]}"),
            Field::Any("template",
                       "\"llama3\", \"qwen2.5\", \"mistral\", \"chatml\", or a "
                       "function(messages) -> a list of parts {text=, train=, special=}"),
@@ -337,7 +375,14 @@ const std::vector<DataSourceType>& DataSourceTypes() {
       ArraysIn("safetensors", "arrays of a safetensors file, mapped into memory"),
       Idx(),
       TokenFile(),
-      Jsonl(),
+      Records("jsonl", "a file of JSON objects, one a line, or several: a folder, or a name with *",
+              "records of JSON lines: texts as bytes or tokens, or numbers"),
+      Records("parquet", "a .parquet file, or several: a folder, or a name with *",
+              "records of Parquet files: texts, tokens, numbers or images"),
+      Records("arrow", "a .arrow file, or several: a folder, or a name with *",
+              "records of Arrow files, streams too, as Hugging Face's data sets write them"),
+      Records("webdataset", "a .tar file, or several: a folder, or a name with *",
+              "records of WebDataset's tars: files of one name up to the first dot"),
       Chat(),
       Own()};
   return types;

@@ -92,6 +92,12 @@ bool IsShuffled(const Value& options, bool is_training) {
   return is_training && split != Value("test");
 }
 
+/// The option `window`; 0 = all samples.
+int64_t WindowOf(const Value& options) {
+  const Value& window = FindOption(options, "window");
+  return window.is_null() ? 0 : window.as_int();
+}
+
 /// How the loss treats padding: losses of classes ignore padded labels, and functions of the script
 /// may.
 PaddedLoss OfPadded(const LayerSpec& loss) {
@@ -111,7 +117,8 @@ class DatasetSource : public BatchSource {
                   .micro_batches = options.batch.micro_batches,
                   .replicas = options.replicas,
                   .shuffle = shuffle,
-                  .seed = job.seed}),
+                  .seed = job.seed,
+                  .window = WindowOf(spec.options)}),
         reader_(*dataset_, [this](int64_t run) { return OrdersOf(run); },
                 {.workers = WorkersFor(spec, options.spare_cores),
                  .depth = PrefetchFor(spec, WorkersFor(spec, options.spare_cores)),

@@ -28,8 +28,8 @@
 #include "engine/data/files/csv_file.h"
 #include "engine/data/files/image_file.h"
 #include "engine/data/files/inflate.h"
-#include "engine/data/json_lines.h"
 #include "engine/data/open_dataset.h"
+#include "engine/data/records/json_lines.h"
 #include "engine/data/tokens/sentencepiece_model.h"
 #include "engine/data/tokens/tokenizer.h"
 #include "engine/forecast/saved_plan.h"
@@ -255,6 +255,14 @@ void ReadChat(std::string_view bytes) {
   });
 }
 
+/// Texts and their classes.
+void ReadRecords(const char* source, const char* text, std::string_view bytes) {
+  const MemoryFile memory(bytes);
+  const Value::Map options = {
+      {"path", memory.path()}, {"length", 5}, {"text", text}, {"target", "word"}};
+  OpenDataset({source, MakeDataSource(source, {}, options, "net.lua:9"), {}, ""}, {});
+}
+
 void ReadGzip(std::string_view bytes) { data::InflateGzip(bytes, "a.gz", 1 << 20); }
 
 void ReadAdapterConfig(std::string_view bytes) {
@@ -263,6 +271,7 @@ void ReadAdapterConfig(std::string_view bytes) {
 
 constexpr Reader kReaders[] = {
     {"adapter_config", ReadAdapterConfig},
+    {"arrow", [](std::string_view bytes) { ReadRecords("arrow", "text", bytes); }},
     {"arrays", ReadArrays},
     {"chat", ReadChat},
     {"config", ReadConfig},
@@ -282,12 +291,14 @@ constexpr Reader kReaders[] = {
     {"links", ReadLinkTable},
     {"log", ReadLog},
     {"manifest", ReadManifest},
+    {"parquet", [](std::string_view bytes) { ReadRecords("parquet", "text", bytes); }},
     {"part", ReadPart},
     {"part_log", ReadPartLog},
     {"pickle", ReadAsPickle},
     {"plan", ReadPlan},
     {"schedule", ReadSchedule},
     {"sentencepiece", [](std::string_view bytes) { data::ReadSentencePieceModel(bytes); }},
+    {"tar", [](std::string_view bytes) { ReadRecords("webdataset", "txt", bytes); }},
     {"tensors", ReadTensors},
     {"tokenizer", ReadAsTokenizer},
     {"wire_guest", MeetStrangeGuest},

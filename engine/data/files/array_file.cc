@@ -200,6 +200,8 @@ std::vector<Array> ReadArrays(const std::string& path) {
                    bytes.size(), " other bytes"));
 }
 
+Array ReadNpy(Bytes bytes, const std::string& where) { return ReadNpy("", bytes, nullptr, where); }
+
 Array ReadArray(const std::string& path) {
   std::vector<Array> arrays = ReadArrays(path);
   if (arrays.size() == 1) return std::move(arrays[0]);

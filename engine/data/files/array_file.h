@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/fields/tensor_spec.h"
@@ -28,6 +29,9 @@ std::vector<Array> ReadArrays(const std::string& path);
 Array ReadArray(const std::string& path);
 /// The array with this name. Throws WorldError with the nearest name if there is none.
 Array ReadArray(const std::string& path, const std::string& name);
+
+/// The array of a .npy file that lies in memory; its bytes are those given. `where` begins errors.
+Array ReadNpy(std::string_view bytes, const std::string& where);
 
 /// The header of a .npy file for an array with this spec; the elements follow it. It is at least
 /// `least` bytes long, so that a caller can reserve room for it before the shape is known.

@@ -1,4 +1,4 @@
-#include "engine/data/json_lines.h"
+#include "engine/data/records/json_lines.h"
 
 #include <algorithm>
 #include <string_view>
