@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/forecast/check_cost.h"
 #include "engine/forecast/decisions.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/forecast/summary.h"
@@ -101,6 +102,9 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
               "\n\n", ScheduleText(forecast, color), "\n", MemoryText(forecast.step.memory),
               SavesText(job, plan, forecast.step), TextsText(job, plan), "\n",
               ForecastText(forecast.step), "\n");
+  if (IsChecked(job, plan)) {
+    text += Str("check: ", CheckText(ForecastCheck(job, plan, forecast.step)), "\n");
+  }
   return text;
 }
 
@@ -123,6 +127,12 @@ Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
   record.Set("bubble", simulation.bubble);
   record.Set("summary", SummaryValue(plan, forecast.step.costs));
   record.Set("forecast", ForecastValue(forecast.step));
+  if (IsChecked(job, plan)) {
+    const CheckCost check = ForecastCheck(job, plan, forecast.step);
+    record.Set("check",
+               Value::MakeMap(
+                   {{"seconds", check.seconds}, {"every", check.every}, {"share", check.share}}));
+  }
   if (IsLanguageModel(plan)) record.Set("kept_token_bytes", ListOf(KeptTokenBytes(job, plan)));
   return record.Set("memory", MemoryValue(forecast.step.memory));
 }
