@@ -82,6 +82,12 @@ std::vector<std::string> NoticesOf(const Plan& plan, const Forecast& forecast) {
   return notices;
 }
 
+/// The line about checked steps, after a line break; "" if no step is checked.
+std::string ChecksText(const Job& job, const Plan& plan, const Forecast& forecast) {
+  if (!IsChecked(job, plan)) return "";
+  return Str("\ncheck: ", CheckText(ForecastCheck(job, plan, forecast.step)));
+}
+
 }  // namespace
 
 Forecast ForecastPlan(const Job& job, const Plan& plan, Script* script) {
@@ -101,10 +107,7 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
   text += Str("parameters per layer: ", ParametersPerLayer(plan), "\ncuts: ", CutsText(plan),
               "\n\n", ScheduleText(forecast, color), "\n", MemoryText(forecast.step.memory),
               SavesText(job, plan, forecast.step), TextsText(job, plan), "\n",
-              ForecastText(forecast.step), "\n");
-  if (IsChecked(job, plan)) {
-    text += Str("check: ", CheckText(ForecastCheck(job, plan, forecast.step)), "\n");
-  }
+              ForecastText(forecast.step), ChecksText(job, plan, forecast), "\n");
   return text;
 }
 
@@ -143,6 +146,7 @@ std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& foreca
   if (forecast.step.is_measured()) {
     text += Str("; predicted step ", FormatSeconds(forecast.step.step()));
   }
+  text += ChecksText(job, plan, forecast);
   for (const std::string& notice : NoticesOf(plan, forecast)) text += Str("\nnote: ", notice);
   return text;
 }
