@@ -19,6 +19,9 @@ inline constexpr ExitCode kExitCodes[] = {
     {"141", "what reads the output has ended (128 + SIGPIPE)"},
     {"143",
      "SIGTERM, after a save of the step that ran where the job has save.dir (128 + SIGTERM)"},
+    {"163",
+     "a rank, its memory or a link gave wrong bits (check); the message names its host, and the "
+     "step was not taken"},
     {"128 + N",
      "a rank was ended by signal N: 134 is SIGABRT, 137 SIGKILL, as when the machine runs out of "
      "memory, 139 SIGSEGV"},

@@ -209,6 +209,7 @@ def case(number):
         "freeze": chance.pick(["nil", "nil", "{ 0 }", '"type:Linear"'], ["{ 99 }", '"type:["']),
         "tie_check": chance.choice([0, 1]),
         "steps": STEPS, "device": '"cpu"', "threads": 1, "hang_timeout": 30,
+        "check": chance.pick(["nil", "{ every = 1 }"], ["{ every = 0 }", "2", "true"]),
     }
     return "function()\n  return strata.job { %s }\nend" % ",\n    ".join("%s = %s" % pair for pair in keys.items())
 

@@ -39,8 +39,8 @@ GRID = ["--pipe=2", "--data=2"]  # rank r is in stage r / 2, replica r % 2
 WORLD = 4
 
 
-def start(strata, *flags, fault=None, grid=tuple(GRID), **options):
-    environment = {"STRATA_FAULT": fault} if fault else {}
+def start(strata, *flags, fault=None, flip=None, grid=tuple(GRID), **options):
+    environment = {"STRATA_FAULT": fault} if fault else {"STRATA_FLIP": flip} if flip else {}
     return strata.start("train", "job.lua", "--print_every=1", *grid, *flags, environment=environment, **options)
 
 
@@ -589,6 +589,37 @@ def unread(strata):
     return job.process.wait()
 
 
+def corrupted_ranks(strata):
+    """A rank that gives wrong bits in a checked step is named; no other start, and the last save stands."""
+    cases = [("gloo", "1:weight_gradient:5", "rank 1 on %s (stage 0, layers 0 to 1) gave wrong bits: the weight gradient of"),
+             ("gloo", "2:update:7:lasting", "rank 2 on %s (stage 1, layers 2 to 3) gave wrong bits: the updated parameters"),
+             ("gloo", "0:message:5", "the message from rank 0 on %s"),
+             ("gloo", "1:packet:3", "what rank 1 on %s"),
+             ("threads", "3:parameter:9", "rank 3 on %s (stage 1, layers 2 to 3) has wrong bits in memory: ")]
+    for transport, flip, says in cases:
+        folder = "runs_%s_%s" % (transport, flip[0])
+        job = start(strata, "--check=every:1", "--transport=" + transport, "--save.dir=" + folder, "--save.every=1",
+                    "--save.keep=0", "--max_restarts=3", flip=flip)
+        code, _, errors = job.end()
+        require(code == 163, "exit code 163", (code, errors))
+        step = re.match(r"strata: step (\d+) was not taken: ", errors)
+        require(step and errors[step.end():].startswith(says % socket.gethostname()), says, errors)
+        require(not job.pids(), "no process left", job.pids())
+        saves = [name for name in os.listdir(os.path.join(strata.folder, folder)) if name.startswith("step-")]
+        require(all(int(name[5:]) < int(step[1]) for name in saves), "no save of the step", (saves, errors))
+        if saves:
+            strata.run("train", "job.lua", *GRID, "--resume=" + folder, "--steps=" + step[1], says="goes on after step")
+
+
+def killed_in_checks(strata):
+    """A rank that dies where the others wait for it in a check is named as in any step."""
+    for rank in range(WORLD):
+        job = start(strata, "--check=every:1", fault="%d:%dSTEP:KILL" % (rank, rank // 2))
+        code, _, errors = job.end()
+        require(code == 137, "exit code 137", (code, errors))
+        require(errors.startswith("strata: rank %d (stage %d" % (rank, rank // 2)), "the cause", errors)
+
+
 def faulty(strata, signal_name):
     return start(strata, fault="1:0B1:" + signal_name).end()[0]
 
@@ -611,7 +642,8 @@ def exit_codes(strata):
              137: lambda: faulty(strata, "KILL"),
              139: lambda: faulty(strata, "SEGV"),
              141: lambda: unread(strata),
-             143: lambda: ended(strata, signal.SIGTERM)}
+             143: lambda: ended(strata, signal.SIGTERM),
+             163: lambda: start(strata, "--check=every:1", flip="1:update:1").end()[0]}
     table = json.loads(strata.run("help", "--json"))["exit_codes"]
     known = {int(code) for row in table for code in re.findall(r"\b\d{1,3}\b", row["code"] + " " + row["means"])}
     require(known - {128} == set(cases), "the codes of the program's table", table)

@@ -11,8 +11,8 @@ thread_local int planning = 0;
 
 Transport* CurrentTransport() { return current; }
 
-CurrentRank::CurrentRank(Transport* transport) { current = transport; }
-CurrentRank::~CurrentRank() { current = nullptr; }
+CurrentRank::CurrentRank(Transport* transport) : before_(current) { current = transport; }
+CurrentRank::~CurrentRank() { current = before_; }
 
 PlanningScope::PlanningScope() { ++planning; }
 PlanningScope::~PlanningScope() { --planning; }

@@ -8,13 +8,17 @@ namespace strata {
 /// The transport of the calling thread's rank; null on a thread that runs no rank.
 Transport* CurrentTransport();
 
-/// While an object lives, `transport` is CurrentTransport() on the thread that made the object.
+/// While an object lives, `transport` is CurrentTransport() on the thread that made the object;
+/// afterwards it is what it was before.
 class CurrentRank {
  public:
   explicit CurrentRank(Transport* transport);
   ~CurrentRank();
   CurrentRank(const CurrentRank&) = delete;
   CurrentRank& operator=(const CurrentRank&) = delete;
+
+ private:
+  Transport* const before_;
 };
 
 /// While an object lives, IsPlanning() is true on its thread. The thread then calls a script's

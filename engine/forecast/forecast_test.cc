@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine/base/text.h"
+#include "engine/forecast/check_cost.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/forecast/planned_program.h"
 #include "engine/forecast/summary.h"
@@ -180,6 +181,24 @@ TEST(Advice, PromisesWhatThePlanThenHas) {
     const Alternative tried = Try(WithCuts(job, bounds));
     EXPECT_DOUBLE_EQ(tried.forecast.step(), remedy.step);
     EXPECT_EQ(tried.forecast.peak_memory(), remedy.memory);
+  }
+}
+
+TEST(CheckCost, SaysHowOftenAStepIsCheckedForAShareOfTheTime) {
+  const Alternative tried = Try(Chain(8, 2));
+  Job job = tried.job;
+  job.check.every = 10;
+  const CheckCost tenth = ForecastCheck(job, tried.plan, tried.forecast);
+  EXPECT_EQ(tenth.every, 10);
+  EXPECT_GT(tenth.seconds, tried.forecast.StageSeconds(0)) << "it repeats a micro-batch";
+  EXPECT_DOUBLE_EQ(tenth.share, tenth.seconds / (tenth.seconds + 10 * tried.forecast.step()));
+  for (const double share : {0.001, 0.02, 0.3}) {
+    job.check = {.every = 0, .share = share};
+    const CheckCost cost = ForecastCheck(job, tried.plan, tried.forecast);
+    EXPECT_LE(cost.share, share);
+    job.check = {.every = cost.every - 1, .share = 0};
+    if (cost.every == 1) continue;
+    EXPECT_GT(ForecastCheck(job, tried.plan, tried.forecast).share, share) << cost.every;
   }
 }
 

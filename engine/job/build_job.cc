@@ -347,6 +347,24 @@ RecomputeSpec ReadRecompute(const JobKeys& keys, const std::vector<LayerSpec>& l
   return spec;
 }
 
+CheckSpec ReadCheck(const JobKeys& keys) {
+  const Value& value = keys["check"];
+  if (value.is_null()) return {};
+  // On the command line a table is a text: "every:100" means {every=100}.
+  const bool is_text = value.is_string() && value.as_string().starts_with("every:");
+  if (value.is_map() || is_text) {
+    const Value given =
+        is_text ? Value::MakeMap({{"every", ParseText(nullptr, value.as_string().substr(6))}})
+                : value;
+    const Value table = CanonicalizeGiven(CheckFields(), keys.CallFor("the job's check", given));
+    if (!table["every"].is_null()) return {.every = table["every"].as_int()};
+  } else if (value.is_number() && value.as_double() > 0 && value.as_double() < 1) {
+    return {.share = value.as_double()};
+  }
+  keys.Refuse(Str("check expects {every=N}, or a share of the time above 0 and below 1; got ",
+                  value.Describe()));
+}
+
 /// Replaces the job's layers by their parts (parts.h) if the list may be cut inside a layer: if the
 /// partition method goes by costs, or if a written cut lies inside a layer. In the second case it
 /// also sets the bounds. A file of costs and the model axis know whole layers only: together with a
@@ -396,6 +414,10 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   job.batch = ReadBatch(keys);
   job.optimizer = ReadOptimizer(keys, job.layers);
   CheckTieOptions(job);
+  job.check = ReadCheck(keys);
+  if (job.check.is_on() && job.parallel.model > 1) {
+    keys.Refuse("check does not repeat layers that the model axis divides: parallel.model = 1");
+  }
   job.lr_schedule = ReadLrSchedule(keys);
   const TensorSpec* input = job.input ? &*job.input : nullptr;
   job.train_data = ReadData(keys, "train", input, raw.examine);

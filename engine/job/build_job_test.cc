@@ -267,6 +267,19 @@ TEST(Recompute, RefusesWhatItIsNot) {
   EXPECT_THAT(BuildError({{"recompute", "type:Conv"}}), HasSubstr("recompute"));
 }
 
+TEST(Check, TakesAnIntervalOrAShareOfTheTime) {
+  EXPECT_FALSE(Build({}).check.is_on());
+  EXPECT_EQ(Build({{"check", MapOf({{"every", 100}})}}).check.every, 100);
+  EXPECT_EQ(Build({}, MapOf({{"check", "every:7"}})).check.every, 7);
+  EXPECT_EQ(Build({{"check", 0.02}}).check.share, 0.02);
+  for (const Value& wrong : {Value(0.0), Value(1.5), Value(true), Value("often"), MapOf({}),
+                             MapOf({{"every", 0}}), MapOf({{"evry", 2}})}) {
+    EXPECT_THAT(BuildError({{"check", wrong}}), HasSubstr("check")) << wrong.ToLua();
+  }
+  EXPECT_THAT(BuildError({{"check", 0.1}, {"parallel", MapOf({{"model", 2}})}}),
+              HasSubstr("check does not repeat layers that the model axis divides"));
+}
+
 TEST(Memory, TakesBytesAndWhatPeopleWrite) {
   EXPECT_EQ(Build({}).memory, 0);
   EXPECT_EQ(Build({{"memory", "80GB"}}).memory, 80'000'000'000);

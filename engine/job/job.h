@@ -225,6 +225,13 @@ struct WeightsSpec {
   std::optional<bool> strict = {};
 };
 
+/// In which steps another rank repeats a part of the work and compares bits (runtime/check/).
+struct CheckSpec {
+  int64_t every = 0;  ///< every step whose number, from 1, is a multiple of it; 0 = not said
+  double share = 0;   ///< of the time: `every` follows from what a checked step is predicted to take
+  bool is_on() const { return every > 0 || share > 0; }
+};
+
 /// The value of `resume` that means the newest save in save.dir. If there is none yet, the training
 /// starts from the beginning.
 inline constexpr const char* kLatestSave = "latest";
@@ -277,6 +284,7 @@ struct Job {
   double timeout = 1800;    ///< seconds until a communication fails
   double hang_timeout = 0;  ///< seconds without progress until the watchdog acts; 0 = HangSeconds()
   int64_t tie_check = 100;  ///< steps between two comparisons of tied parameters; 0 = never
+  CheckSpec check;
   bool comm_log = false;    ///< show the time of collectives at the end
   std::string log;          ///< JSONL file; "" = none
   /// A file in Chrome's trace format with the time of every action; "" = none.

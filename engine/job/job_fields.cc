@@ -49,6 +49,13 @@ const FieldTable& RecomputeFields() {
   return fields;
 }
 
+const FieldTable& CheckFields() {
+  static const FieldTable fields = {
+      Field::Int("every", "steps between two checked steps").AtLeast(1),
+  };
+  return fields;
+}
+
 const FieldTable& EvalFields() {
   static const FieldTable fields = {
       Field::Int("every", "steps between two evaluations, or epoch; 0 = only at the end")

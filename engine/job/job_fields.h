@@ -18,6 +18,7 @@ const FieldTable& InputFields();
 const FieldTable& ParallelFields();
 const FieldTable& BatchFields();
 const FieldTable& RecomputeFields();  ///< for {every=N}
+const FieldTable& CheckFields();      ///< for {every=N}
 const FieldTable& EvalFields();
 /// The options for writing texts: flags of `strata generate`, options of e:generate{} and, together
 /// with `every`, of eval.samples.

@@ -127,6 +127,11 @@ Value ToValue(const RecomputeSpec& spec) {
                          {"function", spec.function}});
 }
 
+Value ToValue(const CheckSpec& check) {
+  if (check.share > 0) return check.share;
+  return check.is_on() ? Value::MakeMap({{"every", check.every}}) : Value();
+}
+
 Value ToValue(const SamplesSpec& samples) {
   return Value::MakeMap({{"prompts", Value::List(samples.prompts.begin(), samples.prompts.end())},
                          {"every", samples.every},
@@ -437,6 +442,11 @@ std::vector<JobKey> WatchKeys() {
                 .AtLeast(0)
                 .Default(100),
             &Job::tie_check, OnResume::kFree),
+      Shown(Field::Any("check",
+                       "steps in which another rank repeats a stage and compares bits: {every=N}, "
+                       "or a share of the time, 0.02")
+                .Optional(),
+            &Job::check, OnResume::kFree),
       Bound(Field::Bool("comm_log", "shows what messages and collectives took, at the end")
                 .Default(false),
             &Job::comm_log, OnResume::kFree),

@@ -189,6 +189,15 @@ void ResolvePlace(const Job& job, int gpus, Plan& plan) {
     plan.notices.push_back("a CPU has no TF32: products are in float32");
   }
 
+  if (job.trains && job.check.is_on()) {
+    if (plan.device != "cpu") {
+      throw ConfigError(Str("check repeats work on CPUs only, and device is ", plan.device));
+    }
+    if (ranks == 1) {
+      plan.notices.push_back("check needs a second rank, which repeats work: nothing is checked");
+    }
+  }
+
   const bool gpu_each = plan.device == "cuda" && ranks <= gpus;
   plan.transport = job.transport;
   if (plan.transport.empty()) {
@@ -424,7 +433,9 @@ void CheckMaxNorm(const Job& job, const Plan& plan, std::span<const int> again) 
     const char* const why = has_replicas ? "with data above 1"
                             : is_shared  ? "in a tie over several stages"
                             : runs_again ? "where a layer is recomputed"
-                                         : nullptr;
+                            : job.trains && job.check.is_on()
+                                ? "where another rank repeats it (check)"
+                                : nullptr;
     if (!why) continue;
     throw ConfigError(
         Str(Place(layer.where), "layer ", LayerNumber(job.layers, index), " ", layer.ToString(),

@@ -17,6 +17,7 @@ namespace strata {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -794,6 +795,25 @@ TEST(MakePlan, RefusesMaxNormWhereCopiesOrPassesWouldDiffer) {
   EXPECT_THAT(
       error_of(MakeLayer("Sequential", {}, {}, {table}, ""), free, {1, 1, 1}, Method::kStages),
       HasSubstr("which is not done where a layer is recomputed"));
+}
+
+TEST(MakePlan, RefusesChecksThatNobodyMakes) {
+  Job job = LinearJob(4, 2);
+  job.check.every = 1;
+  EXPECT_THAT(MakePlan(job, {}, nullptr).notices, Not(Contains(HasSubstr("check needs"))));
+  job.device = "cuda";
+  EXPECT_THAT(ErrorOf(job, {.gpus = 2}), HasSubstr("check repeats work on CPUs only"));
+  Job alone = LinearJob(4, 1);
+  alone.check.every = 1;
+  EXPECT_THAT(MakePlan(alone, {}, nullptr).notices,
+              Contains("check needs a second rank, which repeats work: nothing is checked"));
+  Job table = LinearJob(1, 1);
+  table.layers = {MakeLayer("Embedding", {10, 4}, {{"max_norm", 1}}, {}, "net.lua:9"),
+                  Make("Linear", {4, 10})};
+  table.input = TensorSpec{{5}, DType::kInt64};
+  table.parallel = {2, 1, 1};
+  table.check.every = 1;
+  EXPECT_THAT(ErrorOf(table), HasSubstr("which is not done where another rank repeats it (check)"));
 }
 
 /// A job on texts of `length` tokens, each with a label out of `classes` classes.

@@ -11,4 +11,11 @@ class TrainingError : public WorldError {
   using WorldError::WorldError;
 };
 
+/// Ranks disagree about bits that must be equal (runtime/check/): some rank, its memory or a link
+/// gives wrong numbers. The step is not taken.
+class CorruptionError : public TrainingError {
+ public:
+  using TrainingError::TrainingError;
+};
+
 }  // namespace strata

@@ -40,6 +40,9 @@ int Guarded(Work work, SendMessage send) {
     return 2;
   } catch (const PeerError& error) {
     send(ErrorMessage("peer", error.what()));
+  } catch (const CorruptionError& error) {
+    send(ErrorMessage(kCorruptionError, error.what()));
+    return kCorrupted;
   } catch (const TrainingError& error) {
     send(ErrorMessage(kTrainingError, error.what()));
   } catch (const Error& error) {

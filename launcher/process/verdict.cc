@@ -57,6 +57,11 @@ std::string WithRank(int index, const std::string& text) {
   return text.rfind(name + " ", 0) == 0 ? text : Str(name, ": ", text);
 }
 
+/// True for an error that all ranks found together.
+bool IsOfAll(const RankError& error) {
+  return error.kind == kTrainingError || error.kind == kCorruptionError;
+}
+
 /// The line about a rank that is not the cause; "" if there is nothing to say.
 std::string Whereabouts(const RankEnd& rank, int index) {
   const bool lost_peer = rank.error && rank.error->kind == "peer" && !rank.position.empty();
@@ -86,16 +91,17 @@ int ExitCode(const RankEnd& rank) {
     if (WEXITSTATUS(*rank.status) != 0) return WEXITSTATUS(*rank.status);
   }
   if (!rank.failed()) return 0;
+  if (rank.error && rank.error->kind == kCorruptionError) return kCorrupted;
   return rank.error && rank.error->kind == "config" ? 2 : 1;
 }
 
 bool MayPass(const RankEnd& rank) {
-  return !rank.error || (rank.error->kind != "config" && rank.error->kind != kTrainingError);
+  return !rank.error || (rank.error->kind != "config" && !IsOfAll(*rank.error));
 }
 
 std::string Summary(const RankEnd& rank, int index, int world_size) {
   if (!rank.error) return Str(NameOf(rank, index), " ", HowItVanished(*rank.status));
-  const bool is_its_own = world_size > 1 && rank.error->kind != kTrainingError;
+  const bool is_its_own = world_size > 1 && !IsOfAll(*rank.error);
   return is_its_own ? WithRank(index, rank.error->text) : rank.error->text;
 }
 

@@ -10,10 +10,15 @@ namespace strata::launcher {
 
 /// The kind of an error that all ranks found together; no single rank is its cause.
 inline constexpr const char* kTrainingError = "training";
+/// The same, for bits that differ between ranks.
+inline constexpr const char* kCorruptionError = "corruption";
+/// The exit code of such a rank, and of its job.
+inline constexpr int kCorrupted = 163;
 
 /// The error that a rank's work threw and that it reported before it ended.
 struct RankError {
-  std::string kind;  ///< "config", "world", "peer" (a lost connection), "training" or "internal"
+  std::string kind;  ///< "config", "world", "peer" (a lost connection), "training", "corruption" or
+                     ///< "internal"
   std::string text;  ///< what()
   double time = 0;   ///< when it was thrown, by the machine's monotonic clock
   bool repeats_news = false;  ///< it only repeats what the rank was told about another failure

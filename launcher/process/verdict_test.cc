@@ -185,6 +185,11 @@ TEST(ExitCodeTest, BeforeTheRankHasEnded) {
   RankEnd world = Threw(1.0, "disk full");
   world.status.reset();
   EXPECT_EQ(ExitCode(world), 1);
+  RankEnd corrupted = Threw(1.0, "rank 1 gave wrong bits", kCorruptionError);
+  corrupted.status.reset();
+  EXPECT_EQ(ExitCode(corrupted), 163);
+  EXPECT_FALSE(MayPass(corrupted)) << "nobody restarts with a machine that computes wrong numbers";
+  EXPECT_EQ(Summary(corrupted, 0, 2), "rank 1 gave wrong bits") << "rank 0 is not the cause";
 }
 
 TEST(SummaryTest, NamesTheRankWhereThereAreSeveral) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/text.h"
+#include "engine/forecast/check_cost.h"
 #include "engine/forecast/decisions.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/forecast/summary.h"
@@ -81,6 +82,12 @@ std::vector<std::string> NoticesOf(const Plan& plan, const Forecast& forecast) {
   return notices;
 }
 
+/// The line about checked steps, after a line break; "" if no step is checked.
+std::string ChecksText(const Job& job, const Plan& plan, const Forecast& forecast) {
+  if (!IsChecked(job, plan)) return "";
+  return Str("\ncheck: ", CheckText(ForecastCheck(job, plan, forecast.step)));
+}
+
 }  // namespace
 
 Forecast ForecastPlan(const Job& job, const Plan& plan, Script* script) {
@@ -100,7 +107,7 @@ std::string PlanReport(const Job& job, const Plan& plan, const Forecast& forecas
   text += Str("parameters per layer: ", ParametersPerLayer(plan), "\ncuts: ", CutsText(plan),
               "\n\n", ScheduleText(forecast, color), "\n", MemoryText(forecast.step.memory),
               SavesText(job, plan, forecast.step), TextsText(job, plan), "\n",
-              ForecastText(forecast.step), "\n");
+              ForecastText(forecast.step), ChecksText(job, plan, forecast), "\n");
   return text;
 }
 
@@ -123,6 +130,12 @@ Value PlanRecord(const Job& job, const Plan& plan, const Forecast& forecast) {
   record.Set("bubble", simulation.bubble);
   record.Set("summary", SummaryValue(plan, forecast.step.costs));
   record.Set("forecast", ForecastValue(forecast.step));
+  if (IsChecked(job, plan)) {
+    const CheckCost check = ForecastCheck(job, plan, forecast.step);
+    record.Set("check",
+               Value::MakeMap(
+                   {{"seconds", check.seconds}, {"every", check.every}, {"share", check.share}}));
+  }
   if (IsLanguageModel(plan)) record.Set("kept_token_bytes", ListOf(KeptTokenBytes(job, plan)));
   return record.Set("memory", MemoryValue(forecast.step.memory));
 }
@@ -133,6 +146,7 @@ std::string PlanSummary(const Job& job, const Plan& plan, const Forecast& foreca
   if (forecast.step.is_measured()) {
     text += Str("; predicted step ", FormatSeconds(forecast.step.step()));
   }
+  text += ChecksText(job, plan, forecast);
   for (const std::string& notice : NoticesOf(plan, forecast)) text += Str("\nnote: ", notice);
   return text;
 }

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "engine/base/testing.h"
+#include "engine/base/text.h"
 #include "engine/forecast/forecast_text.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/testing_script.h"
@@ -89,6 +90,20 @@ TEST(PredictTest, AScheduleThatIsWrongIsRefused) {
   EXPECT_NE(ConfigErrorOf([&] { Planned planned(job); }), "no error");
   job.schedule = {"1f1c", "", {}};
   EXPECT_THAT(ConfigErrorOf([&] { Planned planned(job); }), HasSubstr("1f1b"));
+}
+
+TEST(PlanReportTest, ShowsWhatACheckedStepCosts) {
+  Job job = AlexnetJob();
+  EXPECT_EQ(PlanRecord(job, Planned(job).plan, Planned(job).forecast)["check"], Value());
+  job.check = {.every = 0, .share = 0.02};
+  const Planned planned(job);
+  const Value check = PlanRecord(job, planned.plan, planned.forecast)["check"];
+  EXPECT_THAT(PlanReport(job, planned.plan, planned.forecast, false),
+              HasSubstr(Str("check: a checked step takes ",
+                            FormatSeconds(check["seconds"].as_double()), " longer and ")));
+  EXPECT_THAT(
+      PlanSummary(job, planned.plan, planned.forecast),
+      HasSubstr(Str(" more on a rank; every ", check["every"].as_int(), " steps, that is ")));
 }
 
 TEST(PlanReportTest, ShowsParametersAndCutsOfAlexnet) {

@@ -11,6 +11,7 @@ namespace strata {
 
 class Examiner;
 class Feed;
+class StepRecord;
 class KeptTokens;
 struct StageLayer;
 
@@ -62,6 +63,9 @@ struct RunSpec {
   /// Set for a step that is run once more to be examined; statistics are not updated again then.
   /// Null in all other runs.
   Examiner* examiner = nullptr;
+  /// Records what another rank will repeat, in a checked step (check/step_record.h). Null in all
+  /// other runs.
+  StepRecord* record = nullptr;
 
   int micro_batches() const { return static_cast<int>(boundaries.size()); }
 };

@@ -122,6 +122,8 @@ class Stage {
   bool is_last() const { return parts_.loss != nullptr; }
   FlatParameters& parameters() { return parameters_; }
   const std::vector<StageLayer>& layers() const { return parts_.layers; }
+  /// True if a forward may add to weight gradients, because the last layer runs in chunks.
+  bool adds_in_forward() const { return parts_.chunked_head != nullptr; }
 
   /// Begins a run and drops the state of the last one. In training, the gradients become zero.
   /// `run` must outlive the run.
@@ -149,12 +151,18 @@ class Stage {
   /// did not use the input.
   Tensors TakeInputGradient(int m);
 
+  // What an action of micro-batch m has taken or given, as long as nobody has taken it over.
+  const Tensors& input(int m) const { return micro_batches_[m].input; }
+  const Tensors& target(int m) const { return micro_batches_[m].target; }
+  const Tensors& output_gradient(int m) const { return *micro_batches_[m].output_gradient; }
+  const Tensors& input_gradient(int m) const { return micro_batches_[m].input_gradient; }
+
   /// On the last stage: value and weight of the micro-batch's loss, without graph.
   const LossValue& loss(int m) const { return micro_batches_[m].loss; }
   /// The named parts of that loss; empty if the loss is a single number.
   const LossParts& loss_parts(int m) const { return micro_batches_[m].loss_parts; }
   const Hits& hits(int m) const { return micro_batches_[m].hits; }
-  /// On the last stage: the output, if the run keeps outputs.
+  /// The output until it is taken; on the last stage only if the run keeps outputs.
   const Tensors& output(int m) const { return micro_batches_[m].output; }
 
  private:

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <iterator>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "engine/base/check.h"
@@ -16,6 +17,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/forecast/step_costs.h"
+#include "engine/runtime/check/step_record.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/feed.h"
 #include "engine/runtime/stage/torch_errors.h"
@@ -91,30 +93,30 @@ class RowRun {
         Forward(instruction, s, m);
         break;
       case Kind::kRecompute:
-        stage(s).Recompute(m);
+        Recorded(instruction, [&] { stage(s).Recompute(m); });
         break;
       case Kind::kBackward:
         AwaitGradient(instruction, s, m);
-        Backward(instruction, s, m);
+        Recorded(instruction, [&] { Backward(instruction, s, m); });
         Free(s, m, kGradients);
         Free(s, m, kActivations);
         HandDown(s, m);
         break;
       case Kind::kInputGrad:
         AwaitGradient(instruction, s, m);
-        stage(s).BackwardInput(m);
+        Recorded(instruction, [&] { stage(s).BackwardInput(m); });
         Free(s, m, kGradients);
         HandDown(s, m);
         break;
       case Kind::kWeightGrad:
-        stage(s).BackwardWeights(m);
+        Recorded(instruction, [&] { stage(s).BackwardWeights(m); });
         Free(s, m, kActivations);
         break;
       case Kind::kSendF:
-        SendLinkTo(s + 1, kActivations).Send(stage(s).TakeOutput(m));
+        Send(s + 1, m, kActivations, stage(s).TakeOutput(m));
         break;
       case Kind::kSendB:
-        SendLinkTo(s - 1, kGradients).Send(stage(s).TakeInputGradient(m));
+        Send(s - 1, m, kGradients, stage(s).TakeInputGradient(m));
         break;
       case Kind::kRecvF:
       case Kind::kRecvB:
@@ -164,12 +166,34 @@ class RowRun {
     run_.examiner->Accumulated(stage(s).parameters(), stage(s).layers(), s, m);
   }
 
+  /// Runs an action. In a checked step it is recorded, which does not count as its time.
+  template <class Run>
+  void Recorded(const Instruction& instruction, const Run& run, Keep keep = Keep::kActivations) {
+    if (!run_.record) return run();
+    const auto& [kind, s, m] = std::tuple(instruction.action.kind, instruction.action.stage,
+                                          instruction.action.micro_batch);
+    const auto begin = Clock::now();
+    run_.record->Before(stage(s), kind, m, instruction.inbound >= 0);
+    const auto ready = Clock::now();
+    run();
+    const auto done = Clock::now();
+    run_.record->After(stage(s), kind, m, keep);
+    waited_ += (ready - begin) + (Clock::now() - done);
+  }
+
+  void Send(int to, int m, int channel, Tensors tensors) {
+    if (run_.record) tensors = run_.record->Sends(to, m, channel == kGradients, std::move(tensors));
+    SendLinkTo(to, channel).Send(tensors);
+  }
+
   void Forward(const Instruction& instruction, int s, int m) {
     if (!stage(s).is_first() && instruction.inbound >= 0) {
       Await(instruction.inbound, [&] { return stage(s).has_input(m); });
     }
     ReadData(s, m);
-    stage(s).Forward(m, instruction.is_recomputed ? Keep::kInput : Keep::kActivations);
+    const Keep keep = instruction.is_recomputed ? Keep::kInput : Keep::kActivations;
+    Recorded(
+        instruction, [&] { stage(s).Forward(m, keep); }, keep);
     if (run_.reads_ahead && m + 1 < run_.micro_batches()) ReadData(s, m + 1);
     if (!run_.training) Free(s, m, kActivations);
     if (Stage* next = Neighbour(s + 1)) next->SetInput(m, stage(s).TakeOutput(m));

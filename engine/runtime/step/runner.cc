@@ -12,6 +12,8 @@
 #include "engine/base/error.h"
 #include "engine/base/tensors/device_memory.h"
 #include "engine/base/text.h"
+#include "engine/forecast/check_cost.h"
+#include "engine/forecast/forecast.h"
 #include "engine/job/lr_schedule.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/loss_scope.h"
@@ -33,6 +35,19 @@ double ProcessorSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+/// Collective: the steps between two checked ones. For a share of the time rank 0 decides.
+int64_t CheckedEvery(const RankContext& context) {
+  const Job& job = context.job;
+  if (job.check.every > 0) return job.check.every;
+  double every = 0;
+  if (context.rank() == 0) {
+    const CheckCost cost =
+        ForecastCheck(job, context.plan, ForecastHere(job, context.plan, &context.script));
+    every = static_cast<double>(cost.every);
+  }
+  return static_cast<int64_t>(context.transport.AllReduceSum({every})[0]);
+}
+
 std::string PartsText(const std::vector<std::string>& names) {
   return names.empty() ? "(none)" : Join(names, ", ");
 }
@@ -47,10 +62,14 @@ Runner::Runner(const RankContext& context, Links& links, RankStages& stages, Tra
       executor_(links, {}, context.pipe_ranks, context.progress),
       news_(context.transport, links, context.plan, context.pipe_ranks, context.device,
             context.progress) {
+  if (IsChecked(context.job, context.plan)) {
+    check_.emplace(context, stages, CheckedEvery(context));
+  }
   Rebuild(std::move(programs));
 }
 
 void Runner::Rebuild(std::shared_ptr<ProvedPrograms> programs) {
+  if (check_) check_->Forget();
   executor_.set_stages(stages_.by_number());
   tables_.push_back(std::make_unique<RunTables>(context_.job, context_.plan, context_.script,
                                                 context_.pipe_rank, std::move(programs)));
@@ -60,6 +79,10 @@ const Totals& Runner::Train(Feed& feed, const StepAsked& asked) {
   asked_ = &asked;
   run_ = {};
   BeginStep(feed, asked.step);
+  if (check_ && check_->IsChecked(asked.step)) {
+    run_.record = check_->Begin(asked.step, run_.micro_batches());
+    run_.reports_passing = false;  // a sum that has begun could not be recorded any more
+  }
   totals_ = EmptyTotals(feed, stages_.parameters().chunks());
   totals_.loss_scale = run_.loss_scale;
   if (asked.times_stages) {
@@ -202,6 +225,7 @@ void Runner::Step() {
   totals_.recut = context_.rank() == 0 && asked_->recut ? 1 : 0;
   totals_.stop = asked_->requests.stop ? 1 : 0;
   totals_.save = asked_->requests.save.exchange(false) ? 1 : 0;
+  if (run_.record) check_->CheckRow(run_);
   context_.progress.WaitForAll();
   totals_.AllReduce(context_.transport);
   gradients_.clear();
@@ -219,14 +243,25 @@ void Runner::Step() {
 
 void Runner::Update() {
   const AtWork at_work(context_.progress, kUpdates);
+  run_.record = nullptr;
   RunOptimizers();
+  if (check_) check_->Forget();
 }
 
 void Runner::RunOptimizers() {
-  const int64_t begin = FlightRing::Now();
   const double factor = ClipFactor(context_.job.clip, totals_.grad_norm());
-  stages_.Update(totals_.lr_factor, totals_.divisor() / factor);
-  update_seconds_ = 1e-9 * static_cast<double>(FlightRing::Now() - begin);
+  const double divisor = totals_.divisor() / factor;
+  const auto update = [&] {
+    const int64_t begin = FlightRing::Now();
+    stages_.Update(totals_.lr_factor, divisor);
+    update_seconds_ = 1e-9 * static_cast<double>(FlightRing::Now() - begin);
+  };
+  if (run_.record) {
+    check_->CheckUpdate(totals_.lr_factor, divisor, update);
+  } else {
+    update();
+  }
+  if (check_ && asked_) check_->AfterUpdate(asked_->step);
 }
 
 /// Collects the losses of this rank. Also fetches everything else that the device has for the

@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/runtime/engine.h"
+#include "engine/runtime/check/step_check.h"
 #include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/feed.h"
@@ -128,6 +130,7 @@ class Runner : private ExecutorHost {
   std::vector<std::unique_ptr<RunTables>> tables_;
   Executor executor_;
   InputNews news_;
+  std::optional<StepCheck> check_;  // set if the job has checked steps
 
   // State of the current or the last run.
   const StepAsked* asked_ = nullptr;  // null outside of a training step

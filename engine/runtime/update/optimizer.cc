@@ -204,6 +204,7 @@ class FlatOptimizer : public Optimizer {
   }
   void Step(double lr_factor, double divisor) override {
     for (Update& update : updates_) update.Step(lr_factor, divisor);
+    ++done_.steps;
   }
   std::vector<OptimizerState> state() const override {
     std::vector<OptimizerState> states;
@@ -212,7 +213,9 @@ class FlatOptimizer : public Optimizer {
   }
   void set_steps_done(int64_t steps, const std::map<std::string, int64_t>& began) override {
     for (Update& update : updates_) update.set_steps_done(steps, began);
+    done_ = {steps, began};
   }
+  StepsDone steps_done() const override { return done_; }
   void SwapAverages() override {
     for (Update& update : updates_) update.SwapAverages();
   }
@@ -222,6 +225,7 @@ class FlatOptimizer : public Optimizer {
 
  private:
   std::vector<Update> updates_;
+  StepsDone done_;
 };
 
 }  // namespace

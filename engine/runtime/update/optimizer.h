@@ -35,6 +35,12 @@ class Optimizer {
   /// parameter's rule counts its steps from there, as in torch.optim, where every parameter has a
   /// step count of its own. REQUIRES: the optimizer was given the parameters.
   virtual void set_steps_done(int64_t steps, const std::map<std::string, int64_t>& began = {}) = 0;
+  /// The arguments with which set_steps_done() makes another optimizer count as this one.
+  struct StepsDone {
+    int64_t steps = 0;
+    std::map<std::string, int64_t> began = {};
+  };
+  virtual StepsDone steps_done() const = 0;
   /// Exchanges the values with their averages (OptimizerSpec::ema); evaluations use the averages.
   /// After the first step the average equals the values; each later step makes it ema * average +
   /// (1 - ema) * values. Before the first step nothing is exchanged, unless BeginAverages() was
