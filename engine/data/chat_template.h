@@ -57,6 +57,10 @@ std::vector<std::string> SpecialsOf(const ChatTemplate& form);
 std::vector<ChatPart> PartsOf(const ChatTemplate& form, const std::vector<ChatMessage>& messages,
                               const std::string& where);
 
+/// The same, and behind it what stands before the assistant's next answer.
+std::vector<ChatPart> PromptOf(const ChatTemplate& form, const std::vector<ChatMessage>& messages,
+                               const std::string& where);
+
 /// The messages of a line: {"messages": [{"role":, "content":}]}, or as ShareGPT has them
 /// {"conversations": [{"from": "human", "value":}]}. Throws WorldError with `where` for anything
 /// else, and if no message is an assistant's.
