@@ -225,8 +225,12 @@ def adapters(strata):
     base = ["--weights=" + source("llama"), "--weights.map=llama"]
     shown = strata.run("train", job, *flags, *adapt, *base, "--steps=3", "--save.dir=parts")
     require("begins with the weights of" in shown and "low-rank" not in shown, "nothing is said of parts", shown)
-    strata.run("export", "parts", "--adapter", "--map=llama", "-o", "peft", says="in adapter_model.safetensors")
-    strata.run("export", "parts", "--merge=" + source("llama"), "--map=llama", "-o", "merged", says="6 tensors changed")
+    strata.run("export", "parts", "--adapter", "-o", "peft", says="in adapter_model.safetensors")
+    strata.run("export", "parts", "--adapter", "--map=llama", "-o", "named")
+    require(strata.json("named/adapter_config.json") == strata.json("peft/adapter_config.json"), "the training's map", "")
+    strata.run("export", "parts", "--merge=" + source("llama"), "-o", "merged",
+               says=["6 tensors changed", "in model.safetensors, config.json\n"])
+    require(strata.json("merged/config.json")["num_attention_heads"] == 4, "the folder's config.json", "")
     with open(strata.path("peft/adapter_config.json")) as file:
         config = json.load(file)
     require((config["peft_type"], config["r"], config["lora_alpha"]) == ("LORA", 2, 8), "PEFT's options", config)
@@ -307,6 +311,11 @@ def adapter_bases(strata):
     strata.run("export", "more", "--adapter", "-o", "peft_more")
     modules = strata.json("peft_more/adapter_config.json")["modules_to_save"]
     require(modules == ["last"], "names of modules", modules)
+    map_of_its_own = "weights = { 'merged_values', map = function(ours) return ours end },\n  steps = 5,"
+    strata.write("mapped.lua", _PERCEPTRON.replace("steps = 5,", map_of_its_own))
+    strata.run("train", "mapped.lua", *adapt, "--save.dir=mapped")
+    strata.run("export", "mapped", "--adapter", "-o", "peft_mapped")
+    require(strata.json("peft_mapped/adapter_config.json")["target_modules"] == ["first"], "our names", "")
     strata.run("import", "base", "--model=net.lua", "--output=in.safetensors")
     strata.run("inspect", "in.safetensors", says="own.lora_A.weight")
 

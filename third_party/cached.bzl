@@ -103,6 +103,20 @@ pytorch_repository = repository_rule(
     local = True,
 )
 
+def _peft_impl(ctx):
+    pins = [Label("//tools:pins/%s.txt" % name) for name in ["peft", "readers", "wheels"]]
+    pins.append(Label("//tools:peers/requirements.txt"))
+    is_there = _folder_for_tests(ctx, "PEFT", Label("//tools:peft"), pins)
+    compatible_with = [] if is_there else ["@platforms//:incompatible"]
+    ctx.file("config.bzl", "PEFT_COMPATIBLE_WITH = %r\n" % compatible_with)
+
+peft_repository = repository_rule(
+    implementation = _peft_impl,
+    doc = "folder.txt: where transformers and PEFT are; PEFT_COMPATIBLE_WITH for tests that need them.",
+    environ = _CACHE_VARIABLES,
+    local = True,
+)
+
 def _readers_impl(ctx):
     _folder_for_tests(ctx, "others' readers", Label("//tools:readers"), [Label("//tools:pins/readers.txt")])
 

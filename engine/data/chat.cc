@@ -15,6 +15,7 @@
 #include "engine/base/fields/fields.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
+#include "engine/data/chat_prompt.h"
 #include "engine/data/chat_template.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/files/prepared.h"
@@ -77,47 +78,25 @@ class Template {
   Script* script_ = nullptr;
 };
 
-/// Encodes conversations.
-class ChatEncoder {
+/// Encodes the parts of conversations in the form of one template.
+class PartEncoder {
  public:
-  /// `where` is the place in the script.
-  ChatEncoder(const Template& form, const Tokenizer& tokenizer, bool counts_all,
-              const std::string& where)
-      : form_(form), tokenizer_(tokenizer), counts_all_(counts_all) {
-    if (!form.form()) return;
-    for (const std::string& text : SpecialsOf(*form.form())) {
-      Special(text, Place(where) + "strata.data.chat");
-    }
-  }
+  PartEncoder(std::string form, const Tokenizer& tokenizer)
+      : form_(std::move(form)), tokenizer_(tokenizer) {}
 
-  /// Replaces `tokens` by those of a conversation.
-  void Encode(const std::vector<ChatMessage>& messages, const std::string& where,
-              TokenList& tokens) {
-    const std::vector<ChatPart> parts = form_.PartsOf(messages, where);
-    for (const ChatPart& part : parts) {
-      if (part.is_special) Special(part.text, where);
-    }
-    tokens.clear();
-    bool has_answer = false;
-    for (const ChatPart& part : parts) {
-      const size_t begin = tokens.size();
-      Append(part, where, tokens);
-      has_answer |= part.is_answer && tokens.size() > begin;
-      if (!part.is_answer && !counts_all_) continue;
-      for (size_t i = begin; i < tokens.size(); ++i) tokens[i] = Counted(tokens[i]);
-    }
-    if (has_answer) return;
-    throw ConfigError(Str("template ", form_.name(), ", for ", where,
-                          ": expected a part with train=true, got none"));
-  }
-
- private:
   int32_t Special(const std::string& text, const std::string& where) {
     const auto [entry, is_new] = specials_.try_emplace(text, -1);
     if (is_new) entry->second = tokenizer_.SpecialToken(text);
     if (entry->second >= 0) return entry->second;
-    throw ConfigError(Str(where, ": the template ", form_.name(), " needs the special token \"",
-                          text, "\", which the tokenizer does not have"));
+    throw ConfigError(Str(where, ": the template ", form_, " needs the special token \"", text,
+                          "\", which the tokenizer does not have"));
+  }
+
+  /// Looks up the special tokens of all parts, which Append() then finds no text to spell.
+  void Expect(const std::vector<ChatPart>& parts, const std::string& where) {
+    for (const ChatPart& part : parts) {
+      if (part.is_special) Special(part.text, where);
+    }
   }
 
   void Append(const ChatPart& part, const std::string& where, TokenList& tokens) {
@@ -133,10 +112,48 @@ class ChatEncoder {
     }
   }
 
-  const Template& form_;
+ private:
+  const std::string form_;
   const Tokenizer& tokenizer_;
-  const bool counts_all_;
   std::map<std::string, int32_t> specials_;
+};
+
+/// Encodes conversations.
+class ChatEncoder {
+ public:
+  /// `where` is the place in the script.
+  ChatEncoder(const Template& form, const Tokenizer& tokenizer, bool counts_all,
+              const std::string& where)
+      : form_(form), parts_(form.name(), tokenizer), counts_all_(counts_all) {
+    if (!form.form()) return;
+    for (const std::string& text : SpecialsOf(*form.form())) {
+      parts_.Special(text, Place(where) + "strata.data.chat");
+    }
+  }
+
+  /// Replaces `tokens` by those of a conversation.
+  void Encode(const std::vector<ChatMessage>& messages, const std::string& where,
+              TokenList& tokens) {
+    const std::vector<ChatPart> parts = form_.PartsOf(messages, where);
+    parts_.Expect(parts, where);
+    tokens.clear();
+    bool has_answer = false;
+    for (const ChatPart& part : parts) {
+      const size_t begin = tokens.size();
+      parts_.Append(part, where, tokens);
+      has_answer |= part.is_answer && tokens.size() > begin;
+      if (!part.is_answer && !counts_all_) continue;
+      for (size_t i = begin; i < tokens.size(); ++i) tokens[i] = Counted(tokens[i]);
+    }
+    if (has_answer) return;
+    throw ConfigError(Str("template ", form_.name(), ", for ", where,
+                          ": expected a part with train=true, got none"));
+  }
+
+ private:
+  const Template& form_;
+  PartEncoder parts_;
+  const bool counts_all_;
 };
 
 /// Writes the tokens of all conversations, at most `length` + 1 of each, and their ends (uint64).
@@ -267,6 +284,23 @@ class Chat : public Dataset, public HasSampleText {
 };
 
 }  // namespace
+
+ChatPrompt MakeChatPrompt(const Value& form, const std::string& message,
+                          const Tokenizer& tokenizer) {
+  const auto found = std::ranges::find_if(
+      ChatTemplates(), [&](const ChatTemplate& one) { return form == Value(one.name); });
+  if (found == ChatTemplates().end()) {
+    throw ConfigError(Str("chat: the template of the job's data must be a published one, got ",
+                          form.Describe(), "; write the prompt in its form, without chat"));
+  }
+  const std::string where = "a prompt";
+  const std::vector<ChatPart> parts = PromptOf(*found, {{"user", message}}, where);
+  PartEncoder encoder(std::string(found->name), tokenizer);
+  encoder.Expect(parts, where);
+  ChatPrompt prompt = {{}, encoder.Special(std::string(found->assistant.end), where)};
+  for (const ChatPart& part : parts) encoder.Append(part, where, prompt.tokens);
+  return prompt;
+}
 
 std::unique_ptr<Dataset> OpenChat(const DataSpec& spec, const DatasetContext& context) {
   const Template form(spec, context);

@@ -166,6 +166,13 @@ std::vector<ChatPart> PartsOf(const ChatTemplate& form, const std::vector<ChatMe
 
 std::vector<std::string> ConversationFields() { return {Plain().list, ShareGpt().list}; }
 
+std::vector<ChatPart> PromptOf(const ChatTemplate& form, const std::vector<ChatMessage>& messages,
+                               const std::string& where) {
+  std::vector<ChatPart> parts = PartsOf(form, messages, where);
+  Append(form.assistant.before, SpecialsOf(form), false, parts);
+  return parts;
+}
+
 std::vector<ChatMessage> MessagesOf(const Value& line, const std::string& where) {
   static constexpr std::array kRoles = {"system", "user", "assistant"};
   const LineForm& form = FormOf(line);

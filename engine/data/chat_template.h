@@ -60,6 +60,10 @@ std::vector<ChatPart> PartsOf(const ChatTemplate& form, const std::vector<ChatMe
 /// The fields that may hold the list of messages: one for each form that MessagesOf() reads.
 std::vector<std::string> ConversationFields();
 
+/// The same, and behind it what stands before the assistant's next answer.
+std::vector<ChatPart> PromptOf(const ChatTemplate& form, const std::vector<ChatMessage>& messages,
+                               const std::string& where);
+
 /// The messages of a line: {"messages": [{"role":, "content":}]}, or as ShareGPT has them
 /// {"conversations": [{"from": "human", "value":}]}. Throws WorldError with `where` for anything
 /// else, and if no message is an assistant's.

@@ -97,6 +97,10 @@ const FieldTable& TextFields() {
                     "a tokenizer.json, a SentencePiece model, \"bytes\" or \"numbers\"; none = "
                     "that of the job's data")
           .Optional(),
+      Field::Bool("chat",
+                  "a prompt is a user's message in the template of the job's chats; its text ends "
+                  "with the answer")
+          .Default(false),
       Field::Bool("keep", "keep keys and values; else the whole text runs for every token")
           .Default(true),
   };

@@ -9,6 +9,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/data/chat_prompt.h"
 #include "engine/data/tokens/utf8.h"
 #include "engine/job/data_source.h"
 #include "engine/layers/layer_types.h"
@@ -72,6 +73,21 @@ std::unique_ptr<data::Tokenizer> TokenizerOf(const Job& job, const Value& asked,
       "--tokenizer=bytes, or for prompts of numbers (\"15 496\") --tokenizer=numbers");
 }
 
+/// The template of the job's chats.
+const Value& TemplateOf(const Job& job) {
+  for (const DataSpec* data : {&job.train_data, &job.test_data}) {
+    const Value& form = FindOption(data->options, "template");
+    if (!form.is_null()) return form;
+  }
+  throw ConfigError("chat: the job's data is no strata.data.chat{...}, whose template is needed");
+}
+
+/// What stands before the new tokens of each text.
+std::vector<std::string> Shown(std::vector<std::string> prompts, bool is_chat) {
+  for (std::string& prompt : prompts) prompt += is_chat ? "\n" : "";
+  return prompts;
+}
+
 /// True if the prompt already has the special tokens at its beginning.
 bool BeginsWith(const data::TokenList& tokens, const data::TokenList& before) {
   return tokens.size() >= before.size() && std::equal(before.begin(), before.end(), tokens.begin());
@@ -91,8 +107,8 @@ size_t WholeEnd(const std::string& text, size_t begin) {
 }  // namespace
 
 Texts::Texts(const Job& job, const Plan& plan, const Value& options,
-             std::vector<std::string> prompts)
-    : prompts_(std::move(prompts)), texts_(prompts_) {
+             const std::vector<std::string>& prompts)
+    : prompts_(Shown(prompts, options["chat"].as_bool())), texts_(prompts_) {
   const LanguageModel model = LanguageModelOf(job, plan);
   tokenizer_ = TokenizerOf(job, options["tokenizer"], model);
   if (tokenizer_->vocabulary() > model.vocabulary) {
@@ -108,11 +124,18 @@ Texts::Texts(const Job& job, const Plan& plan, const Value& options,
   request_.keeps_tokens = options["keep"].as_bool();
   request_.vocabulary = tokenizer_->vocabulary();
   request_.end = tokenizer_->end_of_text();
-  if (prompts_.empty()) throw ConfigError("there is no prompt");
-  const data::TokenList before = tokenizer_->before_text();
-  for (size_t i = 0; i < prompts_.size(); ++i) {
+  if (prompts.empty()) throw ConfigError("there is no prompt");
+  const bool is_chat = options["chat"].as_bool();
+  const data::TokenList before = is_chat ? data::TokenList() : tokenizer_->before_text();
+  for (size_t i = 0; i < prompts.size(); ++i) {
     std::vector<int32_t>& tokens = request_.prompts.emplace_back();
-    if (!prompts_[i].empty()) tokenizer_->Encode(prompts_[i], tokens);
+    if (is_chat && !prompts[i].empty()) {
+      data::ChatPrompt chat = data::MakeChatPrompt(TemplateOf(job), prompts[i], *tokenizer_);
+      tokens = std::move(chat.tokens);
+      request_.end = chat.end;
+    } else if (!prompts[i].empty()) {
+      tokenizer_->Encode(prompts[i], tokens);
+    }
     if (tokens.empty()) throw ConfigError(Str("prompt ", i + 1, " is empty"));
     if (!BeginsWith(tokens, before)) tokens.insert(tokens.begin(), before.begin(), before.end());
     const auto count = static_cast<int64_t>(tokens.size());

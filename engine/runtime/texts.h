@@ -25,10 +25,12 @@ class Texts {
 
   /// `options`: canonical options of TextFields(). Without the option `tokenizer`, the tokenizer of
   /// the job's data is used. The tokenizer's before_text() is put before each prompt unless the
-  /// prompt begins with it. Throws ConfigError if there is no tokenizer, if it has more tokens than
-  /// the model, if a prompt is empty or leaves no room for a new token, and as LanguageModelOf()
-  /// does; WorldError as ReadTokenizer() does.
-  Texts(const Job& job, const Plan& plan, const Value& options, std::vector<std::string> prompts);
+  /// prompt begins with it. With `chat` each prompt is a user's message, and the text is it, a
+  /// newline and the answer. Throws ConfigError if there is no tokenizer, if it has more tokens
+  /// than the model, if a prompt is empty or leaves no room for a new token, and as
+  /// LanguageModelOf() and MakeChatPrompt() do; WorldError as ReadTokenizer() does.
+  Texts(const Job& job, const Plan& plan, const Value& options,
+        const std::vector<std::string>& prompts);
 
   const TextRequest& request() const { return request_; }
   /// The prompts, each followed by what was written after it.

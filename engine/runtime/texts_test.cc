@@ -6,6 +6,8 @@
 #include <fstream>
 
 #include "engine/base/testing.h"
+#include "engine/data/testing.h"
+#include "engine/data/testing_sources.h"
 #include "engine/data/tokens/utf8.h"
 #include "engine/runtime/testing_job.h"
 #include "engine/search/plan_job.h"
@@ -20,11 +22,11 @@ using testing::Make;
 using testing::MapOf;
 
 /// A language model of `words` tokens, on data of the given source.
-Job LanguageJob(int64_t words, const Value& data) {
-  return testing::MakeJob({Make("Embedding", {words, 8}), Make("Linear", {8, words})},
-                          Make("CrossEntropyLoss"),
-                          {{"input", MapOf({{"shape", Value::IntList({12})}, {"dtype", "int64"}})},
-                           {"data", MapOf({{"train", data}})}});
+Job LanguageJob(int64_t words, const Value& data, int64_t length = 12) {
+  return testing::MakeJob(
+      {Make("Embedding", {words, 8}), Make("Linear", {8, words})}, Make("CrossEntropyLoss"),
+      {{"input", MapOf({{"shape", Value::IntList({length})}, {"dtype", "int64"}})},
+       {"data", MapOf({{"train", data}})}});
 }
 
 Value BytesOf(const std::string& name) {
@@ -33,18 +35,18 @@ Value BytesOf(const std::string& name) {
   return MakeDataSource("text", {}, {{"path", path}, {"length", 12}}, "net.lua:9");
 }
 
-Value Numbered() {
-  return MakeDataSource("tokens", {}, {{"vocabulary", 300}, {"length", 12}}, "net.lua:9");
+Value Numbered(int64_t length = 12) {
+  return MakeDataSource("tokens", {}, {{"vocabulary", 300}, {"length", length}}, "net.lua:9");
 }
 
-Value Options(Value::Map named = {}) {
+Value TextOptions(Value::Map named = {}) {
   return Canonicalize(TextFields(), CallOf(MapOf(std::move(named))));
 }
 
 std::string ErrorWith(const Job& job, std::vector<std::string> prompts, Value::Map named = {}) {
   FakeScript script;
   const Plan plan = PlanJob(job, {}, &script);
-  return ErrorOf([&] { Texts(job, plan, Options(std::move(named)), std::move(prompts)); });
+  return ErrorOf([&] { Texts(job, plan, TextOptions(std::move(named)), std::move(prompts)); });
 }
 
 TEST(TextsTest, PromptsBecomeTokensOfTheDatasTokenizer) {
@@ -53,7 +55,8 @@ TEST(TextsTest, PromptsBecomeTokensOfTheDatasTokenizer) {
   const Plan plan = PlanJob(job, {}, &script);
   // Texts looks at the source that a step like `take` reads from.
   job.train_data = {"take", MapOf({{"of", BytesOf("a.txt")}, {"count", 5}}), {}, "net.lua:9"};
-  const Texts texts(job, plan, Options({{"tokens", 7}, {"temperature", 0}}), {"Az", "\xc3\xa9"});
+  const Texts texts(job, plan, TextOptions({{"tokens", 7}, {"temperature", 0}}),
+                    {"Az", "\xc3\xa9"});
   EXPECT_THAT(texts.request().prompts, ElementsAre(ElementsAre(65, 122), ElementsAre(0xc3, 0xa9)));
   EXPECT_EQ(texts.request().tokens, 7);
   EXPECT_EQ(texts.request().temperature, 0);
@@ -89,7 +92,7 @@ std::string FileWithStart() {
 TEST(TextsTest, PromptsHaveTheTokensThatBeginATextBeforeThem) {
   const Job job = LanguageJob(257, BytesOf("f.txt"));
   FakeScript script;
-  const Texts texts(job, PlanJob(job, {}, &script), Options({{"tokenizer", FileWithStart()}}),
+  const Texts texts(job, PlanJob(job, {}, &script), TextOptions({{"tokenizer", FileWithStart()}}),
                     {"Az", "<s>A"});
   EXPECT_THAT(texts.request().prompts, ElementsAre(ElementsAre(256, 65, 122), ElementsAre(256, 65)))
       << "the second has it itself";
@@ -119,6 +122,57 @@ TEST(TextsTest, SaysWhatDoesNotFit) {
   }
 }
 
+TEST(TextsTest, OfAChatThePromptsAreMessagesInItsTemplate) {
+  const std::string file = ::testing::TempDir() + "chat.json";
+  std::ofstream(file) << ChatTokenizer();
+  const auto tokenizer = data::ReadTokenizer(file);
+  const Value::Map options = {{"chat", true}, {"tokenizer", file}};
+  Job job = LanguageJob(700, Numbered(200), 200);
+  FakeScript script;
+  const Plan plan = PlanJob(job, {}, &script);
+  const auto error_with = [&](const std::string& prompt, const Value::Map& named) {
+    return ErrorOf([&] { Texts(job, plan, TextOptions(named), {prompt}); });
+  };
+  EXPECT_THAT(error_with("a", options), HasSubstr("the job's data is no strata.data.chat{...}"));
+  const auto set_template = [&](const Value& form) {
+    const Value chats = MapOf({{"source", "chat"}, {"template", form}});
+    job.train_data = {"pack", MapOf({{"of", chats}}), {}, "net.lua:9"};
+  };
+  // The text of each template up to the answer, as chat_test.cc has it, and what ends the answer.
+  const struct {
+    const char *form, *text, *end;
+  } cases[] = {
+      {"llama3",
+       "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHello <s><|eot_id|>"
+       "<|start_header_id|>assistant<|end_header_id|>\n\n",
+       "<|eot_id|>"},
+      {"qwen2.5",
+       "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+       "<|im_end|>\n<|im_start|>user\nHello <s><|im_end|>\n<|im_start|>assistant\n",
+       "<|im_end|>"},
+      {"mistral", "<s>[INST] Hello <s>[/INST]", "</s>"},
+      {"chatml", "<|im_start|>user\nHello <s><|im_end|>\n<|im_start|>assistant\n", "<|im_end|>"},
+  };
+  for (const auto& [form, text, end] : cases) {
+    set_template(form);
+    const Texts texts(job, plan, TextOptions(options), {"Hello <s>"});
+    std::string decoded;
+    for (const int32_t token : texts.request().prompts[0]) decoded += tokenizer->Decode(token);
+    EXPECT_EQ(decoded, text);
+    EXPECT_EQ(texts.request().end, tokenizer->SpecialToken(end)) << form;
+    const auto& tokens = texts.request().prompts[0];
+    const int32_t spelt = tokenizer->SpecialToken("<s>");
+    EXPECT_EQ(std::ranges::count(tokens, spelt), std::string(form) == "mistral" ? 1 : 0)
+        << "a message has no special tokens";
+    EXPECT_EQ(texts.texts()[0], "Hello <s>\n");
+  }
+  EXPECT_EQ(error_with("", options), "prompt 1 is empty");
+  EXPECT_THAT(error_with("a", {{"chat", true}, {"tokenizer", "bytes"}}),
+              HasSubstr("needs the special token \"<|im_start|>\""));
+  set_template(FakeFunction());
+  EXPECT_THAT(error_with("a", options), HasSubstr("must be a published one, got"));
+}
+
 /// An engine that gives the tokens one after the other, all for text 0.
 class Speaker : public TextEngine {
  public:
@@ -139,7 +193,7 @@ TEST(TextsTest, CountsTextsThatTheModelsLengthEnds) {
   const Job job = LanguageJob(256, BytesOf("g.txt"));
   FakeScript script;
   const Plan plan = PlanJob(job, {}, &script);
-  Texts texts(job, plan, Options({{"tokens", 3}}), {"a"});
+  Texts texts(job, plan, TextOptions({{"tokens", 3}}), {"a"});
   const auto cut_off_after = [&](const std::vector<int32_t>& tokens) {
     Speaker engine(tokens);
     texts.Write(engine, nullptr, [](size_t, const std::string&, bool) {});
@@ -155,7 +209,7 @@ std::vector<std::string> PiecesOf(const std::vector<int32_t>& tokens, const std:
   const Job job = LanguageJob(256, BytesOf("d.txt"));
   FakeScript script;
   const Plan plan = PlanJob(job, {}, &script);
-  Texts texts(job, plan, Options(), {"a"});
+  Texts texts(job, plan, TextOptions(), {"a"});
   Speaker engine(tokens);
   std::vector<std::string> pieces;
   const int64_t count = texts.Write(
@@ -186,7 +240,7 @@ TEST(TextsTest, PiecesAreWholeCharacters) {
 TEST(TextsTest, ASecondTimeTheyBeginAnew) {
   const Job job = LanguageJob(256, BytesOf("e.txt"));
   FakeScript script;
-  Texts texts(job, PlanJob(job, {}, &script), Options(), {"a"});
+  Texts texts(job, PlanJob(job, {}, &script), TextOptions(), {"a"});
   for (int i = 0; i < 2; ++i) {
     Speaker engine({'b', 'c'});
     std::string told;

@@ -129,6 +129,13 @@ int Import(const Command& command, const Arguments& arguments) {
   return 0;
 }
 
+/// The map of the weights beside which the save's low-rank parts were trained; none if it is a
+/// function of the script, which a save does not hold.
+Value MapOfBase(const Checkpoint& save) {
+  const Value& map = save.manifest().training.job["weights"]["map"];
+  return map.is_map() && map.Has("function") ? Value() : map;
+}
+
 /// Writes the low-rank parts of a save as a folder of PEFT.
 int ExportParts(const Checkpoint& save, const WeightMap& map, bool averages,
                 const std::string& output) {
@@ -162,6 +169,9 @@ int Export(const Command& command, const Arguments& arguments) {
   if (!(shard >= 1 && shard < 0x1p62)) throw ConfigError("--shard must be at least a byte");
   const auto save = Checkpoint::Open(flags.rest()[0]);
   const std::string merge = own["merge"].is_null() ? "" : own["merge"].as_string();
+  if ((own["adapter"].as_bool() || !merge.empty()) && own["map"].is_null()) {
+    mapping.map = WeightMap::From(MapOfBase(*save), nullptr);
+  }
   if (own["adapter"].as_bool()) {
     if (!merge.empty()) throw ConfigError("--adapter writes parts, --merge adds them: keep one");
     return ExportParts(*save, mapping.map, own["averages"].as_bool(), own["output"].as_string());
@@ -236,7 +246,9 @@ Command ExportCommand() {
           .details =
               "Takes what import takes. Writes a folder that transformers and torch load:\n"
               "model.safetensors, in shards above a size, and config.json of a save where the map\n"
-              "knows it. Without a map names stay. -o is short for --output.",
+              "knows it. Without a map names stay; those of low-rank parts are by the map of the\n"
+              "training. --merge copies config.json and the tokenizer of its folder, too.\n"
+              "-o is short for --output.",
           .flags = {OutputField("the new folder"), MapField(),
                     Field::Any("shard", "the largest file: 5GB, 500MB, or bytes").Default("5GB"),
                     Field::Bool("adapter", "writes a save of a job with adapt as PEFT's files")

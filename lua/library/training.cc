@@ -466,7 +466,7 @@ const ObjectType& TypeOf<EngineObject>::Get() {
             "used it: of the mean loss, clipped"},
            {"generate", FunctionOf<-1, Generate>,
             "engine:generate(prompt, ... [, {tokens=100, temperature=0.8, top_k=40, top_p=0.95, "
-            "seed=1, tokenizer=, stream=true}]): goes on with the texts"},
+            "seed=1, tokenizer=, chat=false, stream=true}]): goes on with the texts"},
            {"recut", FunctionOf<2, Recut>,
             "engine:recut{0, 8, 22}: cuts the layers so from now on, with the same bits; says "
             "which layers have gone to which rank"},

@@ -31,30 +31,10 @@ _WITHOUT_MARK = ("text", "json")
 _GUIDES = os.path.join(HERE, "../../docs/guides")
 
 
-# PyTorch without its compiler, which the optimizers would load and which needs packages that are not pinned.
-_SITE = """
-import builtins, sys, types
-
-_import = builtins.__import__
-sys.modules["torch._dynamo"] = types.SimpleNamespace(
-    graph_break=lambda: None, disable=lambda function, *_, **__: function)
-
-
-def _with_stub(*arguments, **options):
-    module = _import(*arguments, **options)
-    if "torch" in sys.modules:
-        sys.modules["torch"].__dict__.setdefault("_dynamo", sys.modules["torch._dynamo"])
-    return module
-
-
-builtins.__import__ = _with_stub
-"""
-
-
 def prepare(strata):
     """`strata` is a command in the folder where the blocks run."""
     os.mkdir(strata.path(".site"))
-    strata.write(".site/sitecustomize.py", _SITE)
+    os.symlink(os.path.join(HERE, "sitecustomize.py"), strata.path(".site/sitecustomize.py"))
     os.mkdir(strata.path(".bin"))
     os.symlink(strata.binary, strata.path(".bin/strata"))
     embedding = os.path.join(strata.root, "tests/documents/embedding")
@@ -65,21 +45,23 @@ def prepare(strata):
 
 
 def environment_of(strata):
-    pytorch = os.path.join(os.path.dirname(strata.root), "pytorch/folder.txt")
-    path = ""
-    if os.path.exists(pytorch):
-        with open(pytorch) as file:
-            path = file.read().strip()
-    return dict(os.environ, PATH=strata.path(".bin") + ":/usr/bin:/bin", COLUMNS="120",
-                PYTHONPATH=strata.path(".site") + ":" + path, PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    folders = [strata.path(".site")]
+    for package in ["pytorch", "peft"]:
+        listed = os.path.join(os.path.dirname(strata.root), package, "folder.txt")
+        if os.path.exists(listed):
+            with open(listed) as file:
+                folders.append(file.read().strip())
+    return dict(os.environ, PATH=strata.path(".bin") + ":/usr/bin:/bin", COLUMNS="120", PYTHONPATH=":".join(folders),
+                PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="",
+                TRANSFORMERS_VERBOSITY="error", HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_OFFLINE="1")
 
 
-# What a machine shows on which other work runs.
-_SLOW = re.compile(r"step +\d+/\d+  rank \d+ is slow: ")
+# What a machine shows on which other work runs: stragglers, and the progress of what takes seconds.
+_SLOW = re.compile(r"step +\d+/\d+  rank \d+ is slow: |strata: .*, (\d+ %|[\d,]+ of [\d,]+)$")
 
 
 def shown_by(strata, command):
-    """What the command writes, without the folder's name and without stragglers."""
+    """What the command writes, without the folder's name and what only a slow machine shows."""
     ran = subprocess.run(["bash", "-c", command], cwd=strata.path("work"), env=environment_of(strata),
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                          timeout=600)

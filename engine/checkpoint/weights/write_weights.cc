@@ -1,6 +1,7 @@
 // Writes mapped tensors. They are read and written one by one, so memory is needed for one tensor.
 #include "engine/checkpoint/weights/write_weights.h"
 
+#include <array>
 #include <filesystem>
 #include <functional>
 
@@ -45,6 +46,27 @@ void WriteFolderBeside(const std::string& folder,
 
 void WriteJson(const std::string& path, const Value& value) {
   WriteSyncedFile(path, value.ToJson(2) + "\n");
+}
+
+/// Files that lie beside published weights: the model's sizes, its tokenizer and its chat template.
+constexpr std::array kBesideWeights = {"config.json",        "generation_config.json",
+                                       "tokenizer.json",     "tokenizer_config.json",
+                                       "tokenizer.model",    "special_tokens_map.json",
+                                       "added_tokens.json",  "vocab.json",
+                                       "merges.txt",         "vocab.txt",
+                                       "chat_template.jinja"};
+constexpr int64_t kLargestBeside = int64_t{1} << 30;
+
+/// Copies them from the folder `from` to `place`, and appends their names.
+void CopyBeside(const std::string& from, const std::string& place,
+                std::vector<std::string>& names) {
+  for (const char* name : kBesideWeights) {
+    const std::string path = Str(from, "/", name);
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) continue;
+    WriteSyncedFile(Str(place, "/", name), ReadSmallFile(path, kLargestBeside));
+    names.emplace_back(name);
+  }
 }
 
 using Tensors = std::vector<const MappedTensor*>;
@@ -163,6 +185,7 @@ std::vector<std::string> WritePublished(const MappedWeights& weights,
       index.Set("metadata", Value::MakeMap({{"total_size", total}})).Set("weight_map", places);
       write_text("model.safetensors.index.json", index);
     }
+    if (weights.source().is_plain_file()) CopyBeside(weights.source().path(), place, names);
     const Value& job = weights.source().manifest().training.job;
     if (weights.map().config().is_map() && job.is_map()) {
       Value config = Value::MakeMap();

@@ -19,7 +19,8 @@ void WriteWeights(const MappedWeights& weights, const std::vector<MappedTensor>&
 /// Writes the folder: model.safetensors, or model-00001-of-00003.safetensors ... with
 /// model.safetensors.index.json if the tensors take more than `shard_bytes` bytes; a tensor is
 /// never divided. Also config.json, if the map has a config and the source is a save, whose job has
-/// the facts that tensors do not show. Returns the names of the files. Throws as WriteWeights()
+/// the facts that tensors do not show. If the source is a published folder, its config.json and the
+/// files of its tokenizer are copied. Returns the names of the files. Throws as WriteWeights()
 /// does.
 std::vector<std::string> WritePublished(const MappedWeights& weights,
                                         const std::vector<MappedTensor>& tensors,
