@@ -279,8 +279,7 @@ class BazelTest(Checkout):
 class PinsTest(unittest.TestCase):
     def test_are_well_formed(self):
         for file, member in [("arrow", "pyarrow"), ("digits", "scikit-learn"), ("peft", "transformers"),
-                             ("readers", "tensorboard"),
-                             ("wheels", "torch")]:
+                             ("readers", "tensorboard"), ("wheels", "torch")]:
             names = [pin.split("==")[0] for pin in wheels.read_pins(TOOLS / f"pins/{file}.txt")]
             self.assertEqual(len(names), len(set(names)))
             self.assertIn(member, names)

@@ -23,10 +23,19 @@ MachineRates NominalRates(const std::string& device) {
 
 namespace {
 
+void ScaleSeconds(double factor, StageCost& stage) {
+  for (Work* pass : {&stage.forward, &stage.input_grad, &stage.weight_grad, &stage.recompute}) {
+    pass->seconds *= factor;
+  }
+}
+
 /// A forecast with costs, program and memory, before the simulation.
 StepForecast Begin(const Job& job, const Plan& plan, ModelCosts costs, Script* script) {
   StepForecast forecast;
   forecast.stages = StageCosts(costs, plan);
+  for (const StagePlan& stage : plan.stages) {
+    ScaleSeconds(plan.SlownessOf(stage.rank), forecast.stages[stage.stage]);
+  }
   forecast.program = TrainingProgram(job, plan, static_cast<int>(plan.batch.micro_batches), script);
   forecast.memory = ForecastMemory(job, plan, costs, forecast.program);
   forecast.costs = std::move(costs);

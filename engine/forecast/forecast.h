@@ -32,7 +32,7 @@ MachineRates NominalRates(const std::string& device);
 struct StepForecast {
   MachineRates rates;
   ModelCosts costs;
-  std::vector<StageCost> stages;
+  std::vector<StageCost> stages;  ///< with the seconds that they take on their ranks
   schedule::Costs action_costs;
   schedule::Program program;  ///< compute actions only, not lowered
   schedule::Simulation simulation;

@@ -48,6 +48,7 @@ double LeastBubble(const schedule::Program& program, const schedule::Simulation&
 void WantMore(const Job& job, Plan plan, const StepForecast& forecast, const schedule::Costs& costs,
               Outlook& outlook) {
   plan.memory = plan.program_memory = 0;
+  plan.memories.clear();
   if (job.recompute.method == RecomputeSpec::Method::kAuto) {
     for (LayerPlan& layer : plan.layers) layer.segment = -1;
   }

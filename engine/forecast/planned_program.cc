@@ -71,9 +71,19 @@ schedule::ProgramSearchOptions AutoOptions(const Job& job, const Plan& plan) {
   if (plan.memory == 0) options.memory_weight = kMemoryWeight;
   std::vector<StageCost> stages = StageCosts(*plan.costs, plan);
   std::vector<RankMemory> lasting = LastingMemory(job, plan, *plan.costs, stages);
+  std::vector<int64_t> missing;  // what each rank's limit is below the largest one
+  for (int rank = 0; rank < plan.pipe() && plan.memory > 0; ++rank) {
+    missing.push_back(plan.memory - plan.MemoryOf(rank));
+  }
   options.bytes = [stages = std::move(stages), lasting = std::move(lasting),
+                   missing = std::move(missing),
                    again = RecomputedStages(plan)](const Program& program) {
-    return LargestTotal(MemoryOfRows(lasting, stages, schedule::AddRecomputation(program, again)));
+    int64_t most = 0;
+    for (const RankMemory& rank :
+         MemoryOfRows(lasting, stages, schedule::AddRecomputation(program, again))) {
+      most = std::max(most, rank.total() + (missing.empty() ? 0 : missing[rank.rank]));
+    }
+    return most;
   };
   return options;
 }

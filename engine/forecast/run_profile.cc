@@ -117,7 +117,9 @@ bool TellsOfLayers(const Job& job, const Plan& plan) {
 std::vector<StageSeconds> ExpectedStages(const ModelCosts& costs, const Plan& plan) {
   std::vector<StageSeconds> expected;
   for (const StageCost& stage : StageCosts(costs, plan)) {
-    expected.push_back({stage.forward.seconds + stage.recompute.seconds, stage.backward_seconds()});
+    const double slowness = plan.SlownessOf(plan.stages[expected.size()].rank);
+    expected.push_back({slowness * (stage.forward.seconds + stage.recompute.seconds),
+                        slowness * stage.backward_seconds()});
   }
   return expected;
 }
@@ -148,10 +150,12 @@ Profile ProfileOfRun(const Job& job, const Plan& plan, const MeasuredStep& step,
   Profile profile;
   for (const LayerCost& layer : costs.layers) profile.layers.push_back(SecondsOf(layer));
   profile.loss = SecondsOf(costs.loss);
-  double elements = 0;  // trainable elements of all ranks
+  double elements = 0;  // trainable elements of all ranks, times the slowness of each
   const int replicas = plan.topology.Size(kDataAxis);
-  for (const StageCost& stage : StageCosts(costs, plan)) {
-    elements += static_cast<double>(stage.parameters * replicas);
+  const std::vector<StageCost> stages = StageCosts(costs, plan);
+  for (const StagePlan& stage : plan.stages) {
+    elements += plan.SlownessOf(stage.rank) *
+                static_cast<double>(stages[stage.stage].parameters * replicas);
   }
   const auto each = [](double measured, double of_elements, double known) {
     return measured > 0 && of_elements > 0 ? measured / of_elements : known;

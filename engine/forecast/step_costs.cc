@@ -100,17 +100,18 @@ schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& co
   for (size_t s = 0; s < stages.size(); ++s) {
     const StageCost& stage = stages[s];
     const StageLinks link = links.empty() ? StageLinks() : links[s];
-    AddCompute(stage, 1, result);
+    const double slowness = plan.SlownessOf(plan.stages[s].rank);
+    AddCompute(stage, slowness, result);
     AddMessage(s + 1 < stages.size() ? link.next : LinkRates(), stage, 1, result);
     const double own = static_cast<double>(stage.parameters);
     const double owners = job.zero > 0 ? replicas : 1;
     result.reduce.push_back(ReduceSeconds(stage, replicas, link.data, costs) +
-                            own * costs.norm_seconds / owners);
+                            slowness * own * costs.norm_seconds / owners);
     const double update = own * costs.update_seconds / owners;
-    result.begin.push_back(own * costs.clear_seconds + update);
+    result.begin.push_back(slowness * (own * costs.clear_seconds + update));
   }
-  result.forward.front() += costs.input_seconds;
-  result.forward.back() += costs.target_seconds;
+  result.forward.front() += plan.SlownessOf(plan.stages.front().rank) * costs.input_seconds;
+  result.forward.back() += plan.SlownessOf(plan.stages.back().rank) * costs.target_seconds;
   return result;
 }
 

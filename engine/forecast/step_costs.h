@@ -34,14 +34,14 @@ void AddCompute(const StageCost& stage, double factor, schedule::Costs& costs);
 void AddMessage(const LinkRates& link, const StageCost& stage, double factor,
                 schedule::Costs& costs);
 
-/// The seconds of each stage's actions, of the messages between stages and of the reduction over
-/// the replicas, which includes the norm. Backward is I + W; R takes as long as the forward of the
-/// recomputed layers. `links`: of every stage; if empty, messages take no time. All ranks wait for
-/// each other once in a step, before the update, when the step's numbers are summed. The update,
-/// which starts the next step, and the zeroing of the gradients are therefore the costs `begin`,
-/// and the simulated makespan of the lowered program is the time from step to step. With measured
-/// costs of a CPU each action takes ModelCosts::action_seconds more. REQUIRES: the seconds of
-/// `costs` are set.
+/// The seconds of each stage's actions on its rank (Plan::slowness), of the messages between stages
+/// and of the reduction over the replicas, which includes the norm. Backward is I + W; R takes as
+/// long as the forward of the recomputed layers. `links`: of every stage; if empty, messages take
+/// no time. All ranks wait for each other once in a step, before the update, when the step's
+/// numbers are summed. The update, which starts the next step, and the zeroing of the gradients are
+/// therefore the costs `begin`, and the simulated makespan of the lowered program is the time from
+/// step to step. With measured costs of a CPU each action takes ModelCosts::action_seconds more.
+/// REQUIRES: the seconds of `costs` are set.
 schedule::Costs StepCosts(const Job& job, const Plan& plan, const ModelCosts& costs,
                           const std::vector<StageLinks>& links = {});
 /// The same with the costs of the stages (StageCosts()) given.

@@ -404,6 +404,7 @@ Job BuildJob(const RawJob& raw, const Value& overrides) {
   Freeze(keys, job);
   Adapt(keys, job);
   job.recompute = ReadRecompute(keys, job.layers);
+  job.ranks = keys.Placed([&] { return ReadRanks(keys["ranks"]); });
   const auto [type, options] = keys.TypedTable("precision", PrecisionTypes(), "float32", "compute");
   job.precision =
       keys.Placed([&, &type = type, &options = options] { return ReadPrecision(type, options); });

@@ -11,6 +11,7 @@
 #include "engine/base/fields/tensor_spec.h"
 #include "engine/base/value.h"
 #include "engine/job/precision.h"
+#include "engine/job/rank_abilities.h"
 #include "engine/layers/layer_spec.h"
 
 namespace strata {
@@ -261,6 +262,7 @@ struct Job {
   Precision precision;
   /// The memory limit of a rank's tensors in bytes; 0 = no limit.
   int64_t memory = 0;
+  RanksSpec ranks;    ///< speed and memory of ranks that differ
   std::string costs;  ///< a file of measured costs (engine/cost/profile.h); "" = none
   std::string links;  ///< a file of measured links (engine/cost/link_table.h); "" = none
   DataSpec train_data;

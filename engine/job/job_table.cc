@@ -365,6 +365,12 @@ std::vector<JobKey> OptimizationKeys() {
       Bound(Field::Any("memory", "most memory of a rank's tensors: 80GB, 512MiB, or bytes")
                 .Optional(),
             &Job::memory, OnResume::kFree, ReadMemory),
+      Shown(Field::Any("ranks",
+                       "ranks that differ: a pattern of host names, or ranks, with speed and "
+                       "memory, {\"slow*\", speed=0.5, memory=\"24GiB\"}; speed=measured times "
+                       "all ranks at the start")
+                .Optional(),
+            &Job::ranks, OnResume::kFree),
   };
 }
 

@@ -26,6 +26,7 @@
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/data_checks.h"
 #include "engine/plan/plan_seconds.h"
+#include "engine/plan/rank_speeds.h"
 #include "engine/plan/recompute.h"
 #include "engine/plan/uncut_plan.h"
 #include "engine/schedule/stage_map.h"
@@ -245,6 +246,30 @@ void ApplyLinks(const Job& job, const PlanOptions& options, Plan& plan) {
   plan.links = std::make_shared<const LinkTable>(std::move(links));
 }
 
+/// Sets the slowness and the memory limit of each rank of the pipe axis. All its replicas need the
+/// same memory, so the least limit counts.
+void ApplyAbilities(const Job& job, const PlanOptions& options, Plan& plan) {
+  const std::vector<RankAbility> abilities =
+      AbilitiesOf(job.ranks, options.hosts, plan.topology.world_size(), job.memory);
+  std::vector<double> speeds;
+  std::vector<int64_t> memories(static_cast<size_t>(plan.pipe()), 0);
+  for (const RankAbility& rank : abilities) {
+    const int pipe = plan.topology.Index(static_cast<int>(speeds.size()), kPipeAxis);
+    memories[pipe] = memories[pipe] == 0 ? rank.memory : std::min(memories[pipe], rank.memory);
+    speeds.push_back(rank.speed);
+  }
+  plan.slowness = SlownessOf(plan.topology, speeds);
+  plan.memory = std::ranges::max(memories);
+  const auto is_less = [&](int64_t memory) { return memory < plan.memory; };
+  if (std::ranges::any_of(memories, is_less)) plan.memories = std::move(memories);
+  if (!job.ranks.measured || plan.pipe() == 1) return;
+  if (partition::MethodGoesBy(job.partition) != GoesBy::kGuess) {
+    throw ConfigError(
+        "ranks: speed = \"measured\" moves layers before the first step, but partition says where "
+        "they are; leave out one of them");
+  }
+}
+
 std::vector<LayerPlan> PlanLayers(const Job& job) {
   std::vector<LayerPlan> layers;
   for (const LayerSpec& spec : job.layers) {
@@ -305,16 +330,21 @@ std::vector<int> CutBetweenLayers(const Job& job, const Plan& plan, const Partit
 }
 
 /// Cuts the list. If the method needs costs but they are not known, "auto" goes by parameters.
-std::vector<int> CutLayers(const Job& job, const Plan& plan,
-                           const std::vector<StageSetting>& settings, Script* script) {
+std::vector<int> CutLayers(const Job& job, const Plan& plan, const std::vector<int>& stage_ranks,
+                           const std::vector<StageSetting>& given, Script* script) {
+  const std::vector<StageSetting> settings = SettingsOf(job, given, plan, stage_ranks);
   const GoesBy by = partition::MethodGoesBy(job.partition);
   const auto stages = static_cast<int>(settings.size());
   if (by != GoesBy::kLayers && plan.costs) {
     partition::CheckStages(stages, static_cast<int64_t>(job.layers.size()));
     partition::CostCutOptions options = {.by_memory = by == GoesBy::kMemory,
-                                         .limit = plan.memory / (stages / plan.pipe()),
                                          .micro_batches = plan.batch.micro_batches,
-                                         .settings = settings};
+                                         .settings = settings,
+                                         .stage_ranks = stage_ranks};
+    for (const int rank : stage_ranks) {
+      if (plan.memory > 0) options.limits.push_back(plan.MemoryOf(rank) / (stages / plan.pipe()));
+      if (!plan.slowness.empty()) options.slowness.push_back(plan.SlownessOf(rank));
+    }
     if (job.recompute.method == RecomputeSpec::Method::kFunction) {
       options.recomputes = [&job, &plan, script](int place, int stage) {
         STRATA_CHECK(script != nullptr) << "a recompute function without its script";
@@ -479,7 +509,7 @@ UncutPlan::UncutPlan(const Job& job, const PlanOptions& options, Script* script)
   NoteTestSplit(job.train_data, job.test_data, plan);
   ApplyLinks(job, options, plan);
   plan.batch = ResolveBatch(job.batch);
-  plan.memory = job.memory;
+  ApplyAbilities(job, options, plan);
   plan.schedule = job.schedule.name;
   plan.layers = PlanLayers(job);
   // This check comes before anything is allocated that is as large as the number of stages.
@@ -519,7 +549,7 @@ Plan UncutPlan::Cut(const Job& job, const std::vector<int>& stage_ranks,
                     const std::vector<StageSetting>& settings) const {
   Plan plan = uncut_;
   plan.schedule = job.schedule.name;
-  plan.bounds = CutLayers(job, plan, SettingsOf(job, settings, plan, stage_ranks), script_);
+  plan.bounds = CutLayers(job, plan, stage_ranks, settings, script_);
   plan.stages = PlanStages(plan.bounds, stage_ranks, plan.layers);
   PlanBoundaries(job, shapes_, plan);
   if (plan.topology.Size("model") > 1) CheckLayouts(job, plan);

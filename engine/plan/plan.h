@@ -69,7 +69,14 @@ struct Plan {
   std::optional<int> class_dim;
   std::string
       class_dim_text;  ///< how class_dim was decided, for `plan`; empty for outputs of two dims
-  int64_t memory = 0;  ///< the job's limit for the tensors of a rank, in bytes; 0 = none
+  /// The limit for the tensors of a rank, in bytes, of the rank with the largest; 0 = none.
+  int64_t memory = 0;
+  /// Of each rank of the pipe axis how many times as long its layers take as `costs` say: the
+  /// inverse of the speed of the slowest of its replicas. Empty if all speeds are 1.
+  std::vector<double> slowness = {};
+  /// Of each rank of the pipe axis the limit of memory, the least of its replicas. Empty if all
+  /// have `memory`.
+  std::vector<int64_t> memories = {};
   /// The costs of the layers, if they were given or needed (for a partition by time or memory, a
   /// memory limit, or a choice). Null otherwise; CostsOf() (plan_costs.h) then makes costs without
   /// seconds.
@@ -88,6 +95,9 @@ struct Plan {
   /// REDUCE_TIED.
   std::vector<int> tied_stages() const;
   std::vector<int> segments() const;  ///< LayerPlan::segment of every layer
+  /// The slowness and the memory limit of a rank of the pipe axis.
+  double SlownessOf(int rank) const { return slowness.empty() ? 1 : slowness[rank]; }
+  int64_t MemoryOf(int rank) const { return memories.empty() ? memory : memories[rank]; }
 };
 
 /// The number of rows in the table of the first layer, if it is an embedding of tokens; 0
@@ -111,6 +121,9 @@ struct PlanOptions {
   /// The number of live micro-batches and of slots of each stage, for memory limits. Planning sets
   /// the other fields itself. Empty: as in 1F1B.
   std::vector<StageSetting> settings = {};
+  /// The machines of the job in the order of ranks, with what a host file says about their ranks;
+  /// empty if they are not known.
+  std::vector<RankHost> hosts = {};
   /// Measures layers on this machine: the job's own for partition = "time", those or some probes
   /// for "auto". Empty: nothing can be measured.
   Measure measure = {};

@@ -36,9 +36,10 @@ bool MustMeasure(const Job& job, const PlanOptions& options) {
 }
 
 /// True if the job cannot be planned without costs.
-bool NeedsCosts(const Job& job, const PlanOptions& options) {
+bool NeedsCosts(const Job& job, const Plan& plan, const PlanOptions& options) {
   const GoesBy by = partition::MethodGoesBy(job.partition);
-  return MustMeasure(job, options) || by == GoesBy::kMemory || job.memory > 0 || !job.costs.empty();
+  return MustMeasure(job, options) || by == GoesBy::kMemory || plan.memory > 0 ||
+         !job.costs.empty();
 }
 
 /// Sets the measured seconds of whole layers, scaled to the share of each rank on the model axis.
@@ -143,7 +144,7 @@ void GuessSeconds(const MeasureTask& task, const Measure& measure, Script* scrip
 }
 
 /// Decides where the seconds of a job come from.
-SecondsFrom SourceOf(const Job& job, const PlanOptions& options) {
+SecondsFrom SourceOf(const Job& job, const Plan& plan, const PlanOptions& options) {
   if (!job.costs.empty()) return SecondsFrom::kFile;
   if (MustMeasure(job, options)) {
     if (options.measure) return SecondsFrom::kMeasured;
@@ -152,7 +153,8 @@ SecondsFrom SourceOf(const Job& job, const PlanOptions& options) {
                           "plan SCRIPT --write_costs=FILE`, and give all of them costs = FILE"));
   }
   const bool chooses = WantsCosts(job, options);
-  if (!chooses && NeedsCosts(job, options)) return SecondsFrom::kNowhere;  // only bytes matter
+  if (!chooses && NeedsCosts(job, plan, options))
+    return SecondsFrom::kNowhere;  // only bytes matter
   if (options.measure && !WantsStatedRates()) return SecondsFrom::kMeasured;
   return chooses ? SecondsFrom::kStated : SecondsFrom::kNowhere;
 }
@@ -160,11 +162,10 @@ SecondsFrom SourceOf(const Job& job, const PlanOptions& options) {
 /// Sets the seconds from the source. Returns false if they are measured ones that nothing needs,
 /// and nothing is known.
 bool ApplySeconds(const Job& job, const PlanOptions& options, SecondsFrom source,
-                  const MeasureTask& task, Script* script, ModelCosts& costs,
-                  std::vector<std::string>& notices) {
+                  const MeasureTask& task, Script* script, ModelCosts& costs, Plan& plan) {
   switch (source) {
     case SecondsFrom::kNowhere:
-      return NeedsCosts(job, options);
+      return NeedsCosts(job, plan, options);
     case SecondsFrom::kStated:
       SetSeconds(costs, NominalDevice(task.device));
       return true;
@@ -177,7 +178,7 @@ bool ApplySeconds(const Job& job, const PlanOptions& options, SecondsFrom source
   if (MustMeasure(job, options)) {
     ApplyMeasured(task, options.measure, MayMeasure::kAll, script, costs);
   } else if (WantsCosts(job, options)) {
-    GuessSeconds(task, options.measure, script, costs, notices);
+    GuessSeconds(task, options.measure, script, costs, plan.notices);
   } else {
     try {
       return ApplyMeasured(task, options.measure, MayMeasure::kNothing, script, costs);
@@ -227,7 +228,7 @@ void ApplyOwnRuns(const Job& job, const PlanOptions& options, Script* script, Pl
 
 void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchShapes& shapes,
                   Script* script, Plan& plan) {
-  const bool must_be = NeedsCosts(job, options);
+  const bool must_be = NeedsCosts(job, plan, options);
   const bool wants = must_be || WantsCosts(job, options);
   if (!wants && !options.wants_known) return;
   if (shapes.input.empty()) {
@@ -242,8 +243,7 @@ void SetPlanCosts(const Job& job, const PlanOptions& options, const MicroBatchSh
   if (wants) plan.notices.insert(plan.notices.end(), notices.begin(), notices.end());
   if (!costs) return;
   const MeasureTask task = TaskOf(job, plan, shapes.input, shapes.outputs);
-  if (!ApplySeconds(job, options, SourceOf(job, options), task, script, *costs, plan.notices))
-    return;
+  if (!ApplySeconds(job, options, SourceOf(job, plan, options), task, script, *costs, plan)) return;
   if (costs->seconds_from == SecondsFrom::kMeasured) {
     NoteSharedCores(task, plan.topology.world_size(), plan.notices);
   }

@@ -25,17 +25,31 @@ std::string RanksOf(const Plan& plan, const StagePlan& stage) {
   return Str(ranks.front(), " to ", ranks.back());
 }
 
+/// The speed of a rank with this slowness, in three digits: "0.5".
+std::string FormatSpeed(double slowness) { return Printf("%.3g", 1 / slowness); }
+
 std::string StageTable(const Plan& plan) {
   const char* ranks = plan.topology.world_size() > plan.topology.Size(kPipeAxis) ? "ranks" : "rank";
-  TextTable table({"stage", ranks, "layers", "parameters", "share", "receives"});
+  std::vector<std::string> header = {"stage", ranks, "layers", "parameters", "share", "receives"};
+  if (!plan.slowness.empty()) header.emplace_back("speed");
+  if (!plan.memories.empty()) header.emplace_back("memory");
+  TextTable table(header);
   const CutNames names = CutNamesOf(plan);
   for (const StagePlan& stage : plan.stages) {
     const double share = plan.parameters == 0 ? 0
                                               : 100.0 * static_cast<double>(stage.parameters) /
                                                     static_cast<double>(plan.parameters);
-    table.Add({std::to_string(stage.stage), RanksOf(plan, stage),
-               names.Range(stage.begin, stage.end), FormatCount(stage.parameters),
-               Str(static_cast<int>(share + 0.5), "%"), FormatShapes(stage.input)});
+    std::vector<std::string> row = {std::to_string(stage.stage),
+                                    RanksOf(plan, stage),
+                                    names.Range(stage.begin, stage.end),
+                                    FormatCount(stage.parameters),
+                                    Str(static_cast<int>(share + 0.5), "%"),
+                                    FormatShapes(stage.input)};
+    if (!plan.slowness.empty()) row.push_back(FormatSpeed(plan.SlownessOf(stage.rank)));
+    if (!plan.memories.empty()) {
+      row.push_back(FormatBytes(static_cast<double>(plan.MemoryOf(stage.rank))));
+    }
+    table.Add(std::move(row));
   }
   return table.Render();
 }
@@ -51,15 +65,18 @@ Value LayerValue(const LayerPlan& layer, const CutNames& names) {
                          {"recompute", layer.segment >= 0}});
 }
 
-Value StageValue(const StagePlan& stage, const CutNames& names) {
+Value StageValue(const Plan& plan, const StagePlan& stage, const CutNames& names) {
   const Value ends = names.Numbers({stage.begin, stage.end});
-  return Value::MakeMap({{"stage", stage.stage},
-                         {"rank", stage.rank},
-                         {"begin", ends.as_list()[0]},
-                         {"end", ends.as_list()[1]},
-                         {"parameters", stage.parameters},
-                         {"input", ToValue(stage.input)},
-                         {"output", ToValue(stage.output)}});
+  Value value = Value::MakeMap({{"stage", stage.stage},
+                                {"rank", stage.rank},
+                                {"begin", ends.as_list()[0]},
+                                {"end", ends.as_list()[1]},
+                                {"parameters", stage.parameters},
+                                {"input", ToValue(stage.input)},
+                                {"output", ToValue(stage.output)}});
+  if (!plan.slowness.empty()) value.Set("speed", 1 / plan.SlownessOf(stage.rank));
+  if (!plan.memories.empty()) value.Set("memory", plan.MemoryOf(stage.rank));
+  return value;
 }
 
 /// "; 7 layers run forward again before the backward"; "" if none does.
@@ -154,7 +171,7 @@ Value PlanValue(const Plan& plan) {
   const CutNames names = CutNamesOf(plan);
   Value::List layers, stages;
   for (const LayerPlan& layer : ShownLayers(plan)) layers.push_back(LayerValue(layer, names));
-  for (const StagePlan& stage : plan.stages) stages.push_back(StageValue(stage, names));
+  for (const StagePlan& stage : plan.stages) stages.push_back(StageValue(plan, stage, names));
   return Value::MakeMap(
       {{"parameters", plan.parameters},
        {"bounds", names.Numbers(plan.bounds)},

@@ -161,12 +161,14 @@ int64_t Generation::TakeMemory(int64_t bytes_per_token) {
     const size_t space = text.find(' ');
     const int64_t kept = std::stoll(text.substr(0, space));
     const int64_t total = kept + std::stoll(text.substr(space));
-    if (context_.plan.memory > 0 && total > context_.plan.memory) {
+    const Plan& plan = context_.plan;
+    const int64_t limit = plan.MemoryOf(plan.topology.Index(rank, kPipeAxis));
+    if (limit > 0 && total > limit) {
       const auto bytes = [](int64_t count) { return FormatBytes(static_cast<double>(count)); };
-      throw ConfigError(Str(
-          "memory: rank ", rank, " would need ", bytes(total), " of tensors, of it ", bytes(kept),
-          " for the keys and values of the texts; the job allows ", bytes(context_.plan.memory),
-          "; fewer prompts at once, fewer tokens or more stages need less"));
+      throw ConfigError(Str("memory: rank ", rank, " would need ", bytes(total),
+                            " of tensors, of it ", bytes(kept),
+                            " for the keys and values of the texts; the job allows ", bytes(limit),
+                            "; fewer prompts at once, fewer tokens or more stages need less"));
     }
     most = std::max(most, kept);
     ++rank;

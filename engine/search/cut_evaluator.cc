@@ -23,13 +23,8 @@ std::vector<int> Kinds(const Job& job, const Plan& plan) {
 
 }  // namespace
 
-CutEvaluator::CutEvaluator(const Job& job, const Plan& plan, Script* script,
-                           std::vector<double> slowness)
-    : job_(job),
-      plan_(plan),
-      script_(script),
-      slowness_(std::move(slowness)),
-      crossing_(MessageBytes(*plan.costs)) {
+CutEvaluator::CutEvaluator(const Job& job, const Plan& plan, Script* script)
+    : job_(job), plan_(plan), script_(script), crossing_(MessageBytes(*plan.costs)) {
   STRATA_CHECK(plan.costs->has_seconds() && job.recompute.method != Method::kAuto);
   if (job.recompute.method == Method::kFunction) return;
   table_.emplace(
@@ -83,12 +78,7 @@ StageCost CutEvaluator::CostOf(int begin, int end) const {
 std::vector<StageCost> CutEvaluator::Stages() const {
   std::vector<StageCost> stages;
   for (const StagePlan& stage : plan_.stages) {
-    StageCost& cost = stages.emplace_back(table_ ? table_->Of(stage.begin, stage.end)
-                                                 : CostOf(stage.begin, stage.end));
-    if (slowness_.empty()) continue;
-    for (Work* pass : {&cost.forward, &cost.input_grad, &cost.weight_grad, &cost.recompute}) {
-      pass->seconds *= slowness_[static_cast<size_t>(stage.rank)];
-    }
+    stages.push_back(table_ ? table_->Of(stage.begin, stage.end) : CostOf(stage.begin, stage.end));
   }
   return stages;
 }

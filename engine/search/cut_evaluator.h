@@ -23,10 +23,9 @@ namespace strata {
 
 class CutEvaluator {
  public:
-  /// `plan`: any cut of the job, whose costs have seconds. `slowness`: by rank, how many times as
-  /// long its layers take; empty: 1. `job` and `script` must outlive this object. REQUIRES:
-  /// recompute is not "auto".
-  CutEvaluator(const Job& job, const Plan& plan, Script* script, std::vector<double> slowness = {});
+  /// `plan`: any cut of the job, whose costs have seconds. `job` and `script` must outlive this
+  /// object. REQUIRES: recompute is not "auto".
+  CutEvaluator(const Job& job, const Plan& plan, Script* script);
 
   CutEvaluator(const CutEvaluator&) = delete;
 
@@ -49,7 +48,6 @@ class CutEvaluator {
   const Job& job_;
   Plan plan_;  ///< with the cuts at hand in bounds, stages (without tensors), layers and ties
   Script* const script_;
-  const std::vector<double> slowness_;
   std::vector<int64_t> crossing_;
   std::optional<search::StageTable> table_;  ///< none if a function chooses what is recomputed
   std::map<Key, std::unique_ptr<Evaluator>> evaluators_;

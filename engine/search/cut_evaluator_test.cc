@@ -47,6 +47,7 @@ TEST(CutEvaluator, GivesWhatPlanningAnewGives) {
     job.schedule.name = "interleaved_1f1b";
     job.zero = 1;
     job.parallel.data = 2;
+    job.ranks.rules = {{.who = "1", .speed = 0.5}};  // rank 0 of the pipe axis, its second replica
     const Plan plan = PlanJob(job, {.measure = measure, .wants_rates = true}, nullptr);
     CutEvaluator evaluator(job, plan, nullptr);
     const std::vector<std::vector<int>> all = {
@@ -62,9 +63,10 @@ TEST(CutEvaluator, GivesWhatPlanningAnewGives) {
 
 TEST(CutEvaluator, ASlowRankTakesLongerWithItsLayers) {
   Job job = DeepJob(2, 4);
-  const Plan plan = PlanJob(job, {.wants_rates = true}, nullptr);
+  Plan plan = PlanJob(job, {.wants_rates = true}, nullptr);
   const auto step = [&](std::vector<double> slowness) {
-    CutEvaluator evaluator(job, plan, nullptr, std::move(slowness));
+    plan.slowness = std::move(slowness);
+    CutEvaluator evaluator(job, plan, nullptr);
     return evaluator.Of({0, 8, 16}, {0, 1}, "1f1b").step;
   };
   EXPECT_DOUBLE_EQ(step({1, 1}), step({}));

@@ -107,7 +107,7 @@ std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& p
       ", whatever is recomputed (weights ", bytes(rank.weights), ", gradients ",
       bytes(rank.gradients), ", optimizer ", bytes(rank.optimizer), ", activations ",
       bytes(rank.activations), ", buffers ", bytes(rank.buffers), "), the job allows ",
-      bytes(plan.memory), "; ", IsByMemory(job) ? "" : "partition = \"memory\", ",
+      bytes(plan.MemoryOf(rank.rank)), "; ", IsByMemory(job) ? "" : "partition = \"memory\", ",
       can_shard ? "zero = 1, " : "", "smaller micro-batches or more stages need less"));
 }
 
@@ -138,7 +138,8 @@ std::string ChoiceText(const Plan& plan, const RecomputeChoice& choice) {
     stages.push_back(Str("stage ", s, " runs ", SegmentsText(plan, plan.stages[s]),
                          " forward again, ", std::lround(100 * share), "% more work"));
   }
-  const std::string limit = FormatBytes(static_cast<double>(plan.memory));
+  const std::string limit =
+      plan.memories.empty() ? FormatBytes(static_cast<double>(plan.memory)) : "each rank's memory";
   if (stages.empty()) return Str("recompute = \"auto\": all fits into ", limit);
   const size_t more = stages.size() > kShown ? stages.size() - kShown : 0;
   stages.resize(stages.size() - more);
@@ -149,7 +150,10 @@ std::string ChoiceText(const Plan& plan, const RecomputeChoice& choice) {
 }  // namespace
 
 std::vector<StageSetting> PlanSettings(const Job& job, const Extent& extent, Script* script) {
-  const bool matters = job.memory > 0 || IsByMemory(job);
+  const bool is_limited =
+      job.memory > 0 ||
+      std::ranges::any_of(job.ranks.rules, [](const RankRule& rule) { return rule.memory > 0; });
+  const bool matters = is_limited || IsByMemory(job);
   if (!matters || job.schedule.name == "auto") return {};
   if (IsUsers(job)) return SettingsOf(UsersProgram(job, extent, script));
   return SettingsOf(schedule::Generate(job.schedule.name,
@@ -174,10 +178,11 @@ void CheckMemory(const Job& job, const Plan& plan, const Program& program) {
   if (plan.memory == 0) return;
   const std::vector<RankMemory> ranks = ForecastMemory(job, plan, *plan.costs, program);
   for (const RankMemory& rank : ranks) {
-    if (rank.total() <= plan.memory) continue;
+    const int64_t limit = plan.MemoryOf(rank.rank);
+    if (rank.total() <= limit) continue;
     throw ConfigError(Str("memory: rank ", rank.rank, " would need ", FormatAtLeast(rank.total()),
                           " of tensors with schedule ", program.name, ", the job allows ",
-                          FormatBytes(static_cast<double>(plan.memory)),
+                          FormatBytes(static_cast<double>(limit)),
                           "; partition = \"memory\", recompute, smaller micro-batches, ",
                           "schedule = \"auto\" or more ranks need less"));
   }

@@ -12,6 +12,7 @@
 #include "engine/base/text.h"
 #include "engine/forecast/evaluate.h"
 #include "engine/forecast/planned_program.h"
+#include "engine/plan/cut/all_cuts.h"
 #include "engine/plan/cut/cut.h"
 #include "engine/plan/plan_text.h"
 #include "engine/schedule/generators/generators.h"
@@ -232,7 +233,19 @@ class Chooser {
                      std::ranges::max(simulation.peak_activations));
     }
     const StepEvaluation step = Evaluate(PlacedHere(job_, plan, *costs()), std::move(program));
-    return Weighed(plan, step.step, step.memory);
+    return Weighed(plan, step.step, MemoryOf(step));
+  }
+
+  /// The memory that is compared with the limit: that of the fullest rank, where limits differ of
+  /// the one that is farthest above its own.
+  int64_t MemoryOf(const StepEvaluation& step) const {
+    const Plan& plan = uncut_plan_.plan();
+    if (plan.memories.empty()) return step.memory;
+    int64_t most = 0;
+    for (const RankForecast& rank : step.ranks) {
+      most = std::max(most, rank.memory.total() + plan.memory - plan.MemoryOf(rank.memory.rank));
+    }
+    return most;
   }
 
   /// The plan with its price, unless it takes too much memory.
@@ -248,7 +261,7 @@ class Chooser {
                                 double seconds, int64_t memory) {
     if (memory_ == 0) {
       const auto more = static_cast<int64_t>(kMoreMemory * static_cast<double>(memory));
-      memory_ = job_.memory > 0 ? job_.memory : more;
+      memory_ = limit() > 0 ? limit() : more;
     }
     if (memory > memory_) return std::nullopt;
     const double price = schedule::Price(seconds, static_cast<double>(memory), MemoryWeight());
@@ -256,7 +269,8 @@ class Chooser {
     least = std::min(least, price);
     return price;
   }
-  double MemoryWeight() const { return job_.memory > 0 || !has_seconds() ? 0 : kMemoryWeight; }
+  double MemoryWeight() const { return limit() > 0 || !has_seconds() ? 0 : kMemoryWeight; }
+  int64_t limit() const { return uncut_plan_.plan().memory; }
 
   /// Tries cuts that balance ranks with several stages, even where single stages cannot be
   /// balanced.
@@ -287,6 +301,7 @@ class Chooser {
   RankCutOptions PricerOptions(const std::vector<int>& stage_ranks) const {
     const int replicas = uncut_plan_.plan().topology.Size(kDataAxis);
     return {.stage_ranks = stage_ranks,
+            .slowness = uncut_plan_.plan().slowness,
             .micro_batches = extent_.micro_batches,
             .owners = job_.zero > 0 ? static_cast<double>(replicas) : 1,
             .memory_weight = MemoryWeight(),
@@ -376,7 +391,22 @@ class Chooser {
     if (best_->plan.transport != "threads") {  // else no message is sent
       rules.crossing = [&](int place) { return evaluator.crossing(place); };
     }
-    Climb(best_->plan.bounds, rules, effort_);
+    if (TriesAllCuts()) {
+      partition::ForEachCut(static_cast<int>(job_.layers.size()),
+                            static_cast<int>(stage_ranks.size()), attempt);
+    } else {
+      Climb(best_->plan.bounds, rules, effort_);
+    }
+  }
+
+  /// True if there are few cuts and ranks differ in speed: then the best cut is often not among the
+  /// neighbours of another good one.
+  bool TriesAllCuts() const {
+    constexpr double kAllCuts = 500;
+    return !best_->plan.slowness.empty() &&
+           partition::CountCuts(static_cast<int64_t>(job_.layers.size()),
+                                static_cast<int64_t>(best_->plan.stages.size()),
+                                2 * kAllCuts) <= kAllCuts;
   }
 
   /// Evaluates other cuts of the best plan's stages, and takes them if they are better and
@@ -390,7 +420,7 @@ class Chooser {
     }
     if (!effort_.Spend(Actions(best_->plan))) return false;
     const StepEvaluation step = evaluator.Of(bounds, stage_ranks, schedule);
-    const std::optional<double> price = PriceOf(stage_ranks, schedule, step.step, step.memory);
+    const std::optional<double> price = PriceOf(stage_ranks, schedule, step.step, MemoryOf(step));
     if (!price || *price >= (1 - kLeastMove) * best_->price) return false;
     best_ = Candidate{CutAt(bounds, stage_ranks, schedule), step.step, *price};
     return true;

@@ -46,24 +46,30 @@ CutPricer::CutPricer(const ModelCosts& costs, const RankCutOptions& options)
 }
 
 double CutPricer::PriceOf(const std::vector<int>& bounds, bool splits) {
-  std::ranges::fill(ranks_, Rank());
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    ranks_[r] = {.slowness = options_.slowness.empty() ? 1 : options_.slowness[r]};
+  }
+  double forward = 0, backward = 0;  // of all stages so far, each on its rank
   for (size_t s = 0; s + 1 < bounds.size(); ++s) {
     const Sums &before = sums_[bounds[s]], &end = sums_[bounds[s + 1]];
     Rank& rank = ranks_[options_.stage_ranks[s]];
     if (rank.wait < 0) {
-      rank.wait = before.forward;
-      if (!splits && s > 0) rank.drain = before.backward - skipped_;
+      rank.wait = forward;
+      if (!splits && s > 0) rank.drain = backward - skipped_ * FirstRank().slowness;
     }
+    forward += rank.slowness * (end.forward - before.forward);
+    backward += rank.slowness * (end.backward - before.backward);
     rank.work += end.forward + end.backward - before.forward - before.backward;
     rank.begin += end.begin - before.begin;
     rank.norm += end.norm - before.norm;
     rank.bytes += end.bytes - before.bytes;
   }
-  ranks_[options_.stage_ranks[0]].work += costs_.input_seconds - skipped_;
+  FirstRank().work += costs_.input_seconds - skipped_;
   double seconds = 0, bytes = 0;
   for (const Rank& rank : ranks_) {
-    const double done = std::max(rank.wait, rank.begin) + options_.micro_batches * rank.work;
-    seconds = std::max(seconds, done + std::max(rank.norm, rank.drain));
+    const double done = std::max(rank.wait, rank.slowness * rank.begin) +
+                        options_.micro_batches * rank.slowness * rank.work;
+    seconds = std::max(seconds, done + std::max(rank.slowness * rank.norm, rank.drain));
     bytes = std::max(bytes, rank.bytes);
   }
   return schedule::Price(seconds, bytes, options_.memory_weight);

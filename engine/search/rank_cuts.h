@@ -10,7 +10,8 @@
 namespace strata {
 
 struct RankCutOptions {
-  std::vector<int> stage_ranks;  ///< rank of each stage; not empty
+  std::vector<int> stage_ranks;       ///< rank of each stage; not empty
+  std::vector<double> slowness = {};  ///< of each rank (Plan::slowness); empty: 1
   int micro_batches = 1;
   double owners = 1;         ///< replicas that share the optimizer's state
   double memory_weight = 0;  ///< the exponent of memory in a price
@@ -38,8 +39,10 @@ class CutPricer {
     double forward = 0, backward = 0, begin = 0, norm = 0, bytes = 0;
   };
   struct Rank {
-    double wait = -1, drain = 0, work = 0, begin = 0, norm = 0, bytes = 0;
+    double slowness = 1, wait = -1, drain = 0, work = 0, begin = 0, norm = 0, bytes = 0;
   };
+
+  Rank& FirstRank() { return ranks_[options_.stage_ranks[0]]; }
 
   const ModelCosts& costs_;
   const RankCutOptions& options_;

@@ -38,6 +38,9 @@ ModelCosts CostsOf(std::vector<LayerCost> layers) {
 /// The price of a cut, computed by the definition in rank_cuts.h.
 double Price(const ModelCosts& costs, const RankCutOptions& options,
              const std::vector<int>& bounds) {
+  const auto slowness_of = [&](int rank) {
+    return options.slowness.empty() ? 1 : options.slowness[rank];
+  };
   double longest = 0, largest = 0;
   const int ranks = *std::ranges::max_element(options.stage_ranks) + 1;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -47,14 +50,15 @@ double Price(const ModelCosts& costs, const RankCutOptions& options,
       for (int i = bounds[s]; i < bounds[s + 1]; ++i) {
         const LayerCost& layer = costs.layers[i];
         if (options.stage_ranks[s] != rank) {
-          if (!has_begun) wait += layer.forward.seconds;
+          if (!has_begun) wait += slowness_of(options.stage_ranks[s]) * layer.forward.seconds;
           continue;
         }
         has_begun = true;
         const double input_grad = i == 0 ? 0 : layer.input_grad.seconds;
-        seconds += options.micro_batches *
+        seconds += slowness_of(rank) * options.micro_batches *
                    (layer.forward.seconds + input_grad + layer.weight_grad.seconds);
-        begin += static_cast<double>(layer.parameters) * costs.update_seconds / options.owners;
+        begin += slowness_of(rank) * static_cast<double>(layer.parameters) * costs.update_seconds /
+                 options.owners;
         const double state = static_cast<double>(layer.parameters) * costs.state_bytes +
                              static_cast<double>(layer.extra_state_bytes);
         bytes +=
@@ -78,11 +82,13 @@ TEST(CutsByRank, GivesTheBestOfAllCutsWithTheirPrices) {
     }
     ModelCosts costs = CostsOf(std::move(layers));
     costs.update_seconds = 0.01;
-    RankCutOptions options = {.stage_ranks = maps[i % maps.size()],
-                              .micro_batches = 1 + static_cast<int>(random() % 5),
-                              .owners = 1 + i % 2 * 1.0,
-                              .memory_weight = i % 3 * 0.1,
-                              .most = 5};
+    RankCutOptions options = {
+        .stage_ranks = maps[i % maps.size()],
+        .slowness = i % 2 == 0 ? std::vector<double>() : std::vector<double>{1.5, 4, 1},
+        .micro_batches = 1 + static_cast<int>(random() % 5),
+        .owners = 1 + i % 2 * 1.0,
+        .memory_weight = i % 3 * 0.1,
+        .most = 5};
     const std::vector<RankCut> cuts = CutsByRank(costs, options);
     ASSERT_FALSE(cuts.empty());
     EXPECT_TRUE(std::ranges::is_sorted(cuts, {}, &RankCut::price));
@@ -92,7 +98,7 @@ TEST(CutsByRank, GivesTheBestOfAllCutsWithTheirPrices) {
                           [&](const std::vector<int>& bounds) {
                             least = std::min(least, Price(costs, options, bounds));
                           });
-    EXPECT_DOUBLE_EQ(cuts.front().price, least);
+    EXPECT_NEAR(cuts.front().price, least, 1e-12 * least);
     for (const RankCut& cut : cuts) {
       EXPECT_NEAR(cut.price, Price(costs, options, cut.bounds), 1e-9 * cut.price);
     }

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -109,7 +111,7 @@ std::string Rebalancer::WhyNot(const Job& job, const Plan& plan, ProvedPrograms&
   if (plan.stages.size() == plan.layers.size()) return "every layer is a stage";
   if (plan.device != "cpu") return "the host does not see what stages take on a GPU";
   if (!plan.costs || !plan.costs->is_measured()) return "what layers take here is not known";
-  if (job.memory > 0) return "while layers move a rank takes more memory, which is limited";
+  if (plan.memory > 0) return "while layers move a rank takes more memory, which is limited";
   if (std::ranges::any_of(job.layers, is_own)) {
     return "layers of strata.layer may keep things in `self`, which do not move";
   }
@@ -117,6 +119,16 @@ std::string Rebalancer::WhyNot(const Job& job, const Plan& plan, ProvedPrograms&
     return "the schedule adds gradients in an order of each stage's own";
   }
   return "";
+}
+
+std::vector<int> Rebalancer::CutsBeforeSteps(const Job& job, const Plan& plan, Script* script) {
+  Rebalancer search(job, plan, script);
+  search.base_ = *plan.costs;
+  for (int rank = 0; rank < plan.pipe(); ++rank) {
+    search.slowness_.push_back(plan.SlownessOf(rank));
+  }
+  search.most_memory_ = std::numeric_limits<int64_t>::max();  // Recut() keeps to the job's limit
+  return search.Search(search.Now().step).cuts;
 }
 
 Rebalancer::Rebalancer(const Job& job, const Plan& plan, Script* script)
@@ -154,7 +166,8 @@ void Rebalancer::Learn(const std::vector<StageSeconds>& stages) {
   const std::vector<double> expected = RankSeconds(ExpectedStages(*base_, plan_), plan_);
   slowness_.clear();
   for (size_t rank = 0; rank < measured.size(); ++rank) {
-    slowness_.push_back(Ratio(measured[rank], expected[rank]));
+    slowness_.push_back(plan_.SlownessOf(static_cast<int>(rank)) *
+                        Ratio(measured[rank], expected[rank]));
   }
 }
 
@@ -198,12 +211,13 @@ void Rebalancer::LearnFromMove(const std::vector<StageSeconds>& stages) {
   }
 }
 
-/// The costs of all layers on the ranks on which these cuts place them, including the slowness of
-/// the ranks.
+/// The costs of all layers on the ranks on which these cuts place them. They include the slowness
+/// of the ranks as far as the plan does not have it.
 ModelCosts Rebalancer::Costs(const std::vector<int>& cuts) const {
   std::vector<StageSeconds> by;
   for (const StagePlan& stage : plan_.stages) {
-    by.push_back({slowness_[stage.rank], slowness_[stage.rank]});
+    const double more = Change(stage.rank);
+    by.push_back({more, more});
   }
   return Scaled(*base_, cuts, by);
 }
@@ -283,7 +297,8 @@ Rebalancer::Choice Rebalancer::Search(double now) {
   Effort effort(kMostActions);
   Plan learnt = plan_;
   learnt.costs = std::make_shared<const ModelCosts>(*base_);
-  CutEvaluator evaluator(job_, learnt, script_, slowness_);
+  learnt.slowness = slowness_;
+  CutEvaluator evaluator(job_, learnt, script_);
   const auto attempt = [&](const std::vector<int>& cuts) {
     try {
       const std::optional<double> seconds = SecondsOf(cuts, evaluator, effort);
@@ -343,12 +358,13 @@ std::optional<double> Rebalancer::SecondsOf(const std::vector<int>& cuts, CutEva
 std::string Rebalancer::Why(const std::vector<StageSeconds>& stages) const {
   constexpr double kChanged = 1.15;
   const std::string rank = PipeRank(plan_);
-  const auto change = [](double slowness) { return std::abs(std::log(slowness)); };
-  const auto changed = std::ranges::max_element(slowness_, {}, change);
-  if (change(*changed) > std::log(kChanged)) {
-    const bool is_slower = *changed > 1;
-    return Str(rank, changed - slowness_.begin(), " takes ",
-               Times(is_slower ? *changed : 1 / *changed),
+  const auto change = [this](int r) { return std::abs(std::log(Change(r))); };
+  const auto all = std::views::iota(0, plan_.pipe());
+  const int changed = *std::ranges::max_element(all, {}, change);
+  if (change(changed) > std::log(kChanged)) {
+    const double by = Change(changed);
+    const bool is_slower = by > 1;
+    return Str(rank, changed, " takes ", Times(is_slower ? by : 1 / by),
                is_slower ? " as long as at first" : " less than at first");
   }
   const std::vector<double> busy = RankSeconds(stages, plan_);

@@ -55,6 +55,10 @@ class Rebalancer {
   static std::string WhyNot(const Job& job, const Plan& plan, ProvedPrograms& programs,
                             Script* script);
 
+  /// The cuts with the shortest step for the costs and the slowness of a plan that has not run yet;
+  /// the plan's own if none is shorter. REQUIRES: the plan's costs have seconds.
+  static std::vector<int> CutsBeforeSteps(const Job& job, const Plan& plan, Script* script);
+
   /// `plan`: the training's plan; call Moved() after it has changed. All arguments must outlive
   /// this object. REQUIRES: WhyNot() is "".
   Rebalancer(const Job& job, const Plan& plan, Script* script);
@@ -97,7 +101,10 @@ class Rebalancer {
   int64_t most_memory_ = 0;           // bytes that a rank may take
   std::optional<ModelCosts> base_;    // costs of the layers, once they were measured
   std::vector<int> learnt_at_;        // the cuts of the last window
-  // Per rank of the pipe axis: its time relative to that of its first steps.
+  /// How many times as long the rank takes as the plan's slowness says.
+  double Change(int rank) const { return slowness_[rank] / plan_.SlownessOf(rank); }
+
+  // Per rank of the pipe axis: the plan's slowness, times its time relative to its first steps.
   std::vector<double> slowness_;
   StepWindow window_;
   int found_ = 0;                   // consecutive windows that found better cuts

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "engine/forecast/planned_program.h"
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_testing.h"
 #include "engine/search/plan_job.h"
@@ -27,12 +28,16 @@ class RebalancerTest : public ::testing::Test {
     job_ = DeepJob(2, 8);
     job_.partition.method = "auto";
     job_.schedule.name = "1f1b";
+    plan_ = Planned();
+  }
+
+  Plan Planned() const {
     const Measure measure = [](const MeasureTask&) {
       Profile profile;
       profile.layers.assign(16, {1e-3, 1e-3, 1e-3});
       return profile;
     };
-    plan_ = PlanJob(job_, {.measure = measure}, nullptr);
+    return PlanJob(job_, {.measure = measure}, nullptr);
   }
 
   /// The seconds of the stages if each layer takes `seconds`, on ranks with this slowness.
@@ -111,6 +116,25 @@ TEST_F(RebalancerTest, GivesASlowRankLessUntilItIsFastAgain) {
   const auto fast = Run(rebalancer, 100, Even(), {1, 1});
   ASSERT_TRUE(fast);
   EXPECT_THAT(fast->cuts, ElementsAre(0, 8, 16));
+}
+
+/// Where the job gives the speeds, steps that take as long as these speeds say move nothing, and a
+/// rank counts as slow only against its own speed.
+TEST_F(RebalancerTest, BeginsWithTheSpeedsOfTheJob) {
+  job_.ranks.rules = {{.who = "1", .speed = 1.0 / 3}};
+  plan_ = Planned();
+  ASSERT_THAT(plan_.bounds, ElementsAre(0, 12, 16));
+  Rebalancer rebalancer(job_, plan_, nullptr);
+  EXPECT_FALSE(Run(rebalancer, 100, Even(), {1, 3}));
+  const auto fast = Run(rebalancer, 100, Even(), {1, 1});
+  ASSERT_TRUE(fast);
+  EXPECT_EQ(fast->why, "rank 1 takes 3 times less than at first");
+  EXPECT_THAT(fast->cuts, ElementsAre(0, 8, 16));
+  MoveTo(*fast, rebalancer);
+  EXPECT_FALSE(Run(rebalancer, 100, Even(), {1, 1}));
+  const StepEvaluation step =
+      Evaluate(PlacedHere(job_, plan_, *plan_.costs), TrainingProgram(job_, plan_, 8, nullptr));
+  EXPECT_NEAR(step.ranks[0].busy, step.ranks[1].busy, 0.05 * step.step);
 }
 
 TEST_F(RebalancerTest, WrongGuessesDoNotMoveLayersToAndFro) {
@@ -222,7 +246,7 @@ TEST_F(RebalancerTest, StaysOffWhereItWouldNotDo) {
   EXPECT_EQ(why_not([](Job& job, Plan&) { job.rebalance = false; }), "rebalance = false");
   EXPECT_THAT(why_not([](Job& job, Plan&) { job.partition.method = "uniform"; }),
               HasSubstr("partition says"));
-  EXPECT_THAT(why_not([](Job& job, Plan&) { job.memory = 1 << 30; }), HasSubstr("more memory"));
+  EXPECT_THAT(why_not([](Job&, Plan& plan) { plan.memory = 1 << 30; }), HasSubstr("more memory"));
   EXPECT_THAT(why_not([](Job& job, Plan&) { job.layers[3].scripted = true; }),
               HasSubstr("strata.layer"));
   EXPECT_EQ(why_not([](Job& job, Plan&) {

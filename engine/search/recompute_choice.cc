@@ -161,14 +161,17 @@ RecomputeChoice RecomputeChooser::Choose(const Program& program) const {
   const RowPeaks peaks(with_r);
   const std::vector<RankMemory> lasting = LastingMemory(job_, plan_, costs_, choice.costs);
   int next = 0;
+  int64_t most_over = 0;  // bytes by which choice.least is above its limit
   for (int rank = 0; rank < program.ranks(); ++rank) {
     const std::vector<int> stages = schedule::StagesOfRank(program, rank);
-    RankChooser chooser(lasting[static_cast<size_t>(rank)], peaks, plan_.memory, stages, fronts_,
-                        choice.costs);
+    RankChooser chooser(lasting[static_cast<size_t>(rank)], peaks, plan_.MemoryOf(rank), stages,
+                        fronts_, choice.costs);
     const FrontPlaces ways = chooser.Choose();
     if (ways.empty()) {
-      if (choice.fits || chooser.least().total() > choice.least.total()) {
+      const int64_t over = chooser.least().total() - plan_.MemoryOf(rank);
+      if (choice.fits || over > most_over) {
         choice.least = chooser.least();
+        most_over = over;
       }
       choice.fits = false;
       continue;

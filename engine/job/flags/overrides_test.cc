@@ -77,11 +77,11 @@ TEST(JobFields, HoldEveryKeyOfTheDesign) {
                           "comm_log",  "weights",    "memory",      "costs",
                           "nonfinite", "precision",  "ema",         "stop",
                           "callbacks", "grad_norms", "rebalance",   "histograms",
-                          "links",     "adapt",      "check"}) {
+                          "links",     "adapt",      "check",       "ranks"}) {
     ASSERT_NE(FindField(JobFields(), key), nullptr) << key;
     EXPECT_FALSE(FindField(JobFields(), key)->help.empty()) << key;
   }
-  EXPECT_EQ(JobFields().size(), 47u) << "a new key belongs in this test";
+  EXPECT_EQ(JobFields().size(), 48u) << "a new key belongs in this test";
 }
 
 TEST(SetOverride, WritesOneForm) {

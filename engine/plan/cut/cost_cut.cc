@@ -72,8 +72,8 @@ std::vector<std::vector<int>> ChosenSegments(const Job& job, const CostCutOption
 
 /// The ways to recompute that a stage may take, each as the segments of all layers. There are
 /// several only for "auto" with a memory limit.
-std::vector<std::vector<int>> WaysOf(const Job& job, const ModelCosts& costs, int64_t limit) {
-  if (job.recompute.method != RecomputeSpec::Method::kAuto || limit == 0) return {SegmentsOf(job)};
+std::vector<std::vector<int>> WaysOf(const Job& job, const ModelCosts& costs, bool is_limited) {
+  if (job.recompute.method != RecomputeSpec::Method::kAuto || !is_limited) return {SegmentsOf(job)};
   std::vector<int> each(job.layers.size()), all(job.layers.size(), 0);
   std::iota(each.begin(), each.end(), 0);
   for (size_t i = 0; i < all.size(); ++i) {
@@ -94,7 +94,7 @@ class Cutter {
         options_(options),
         names_(job.layers),
         ways_(options.recomputes ? std::vector<std::vector<int>>()
-                                 : WaysOf(job, costs, options.limit)) {
+                                 : WaysOf(job, costs, !options.limits.empty())) {
     if (options.recomputes) {
       for (std::vector<int>& segments : ChosenSegments(job, options)) {
         if (ways_.empty() || ways_.back() != segments) ways_.push_back(std::move(segments));
@@ -117,27 +117,47 @@ class Cutter {
   }
 
   std::vector<int> Cut() const {
-    const std::vector<int> bounds = Best(options_.by_memory, options_.limit);
+    const bool is_limited = !options_.limits.empty();
+    const std::vector<int> bounds = Best(options_.by_memory, is_limited);
     if (!bounds.empty()) return bounds;
-    const std::vector<int> least = Best(/*by_memory=*/true, 0);
-    int64_t needed = 0;
-    for (size_t s = 0; s + 1 < least.size(); ++s) {
-      const auto stage = static_cast<int>(s);
-      needed = std::max(needed, *CostOf(stage, least[s], least[s + 1], /*by_memory=*/true, 0));
-    }
-    throw ConfigError(Str("memory: no cut into ", Plural(stages(), "stage"), " keeps to ",
-                          FormatBytes(static_cast<double>(options_.limit)),
-                          " on each; the least is ", FormatBytes(static_cast<double>(needed)),
-                          ", with the cuts ", names_.Text(least, ", "),
-                          "; recompute, smaller micro-batches or more stages need less"));
+    Refuse(Best(/*by_memory=*/true, /*is_limited=*/false));
   }
 
  private:
   int stages() const { return static_cast<int>(options_.settings.size()); }
+  double SlownessOf(int stage) const {
+    return options_.slowness.empty() ? 1 : options_.slowness[stage];
+  }
+  /// The bytes by which the stage's limit is below the largest one.
+  int64_t MissingOf(int stage) const {
+    return options_.limits.empty() ? 0 : std::ranges::max(options_.limits) - options_.limits[stage];
+  }
 
-  std::vector<int> Best(bool by_memory, int64_t limit) const {
+  /// Reports the cut that is least above the limits, and the stage that is farthest above its own.
+  [[noreturn]] void Refuse(const std::vector<int>& least) const {
+    int worst = 0;
+    int64_t most = -1;
+    for (int s = 0; s < stages(); ++s) {
+      const int64_t needed = *CostOf(s, least[s], least[s + 1], /*by_memory=*/true, false);
+      if (needed <= most) continue;
+      most = needed;
+      worst = s;
+    }
+    const auto [low, high] = std::ranges::minmax(options_.limits);
+    const auto bytes = [](int64_t count) { return FormatBytes(static_cast<double>(count)); };
+    throw ConfigError(Str("memory: no cut into ", Plural(stages(), "stage"), " keeps to ",
+                          low == high ? Str(bytes(high), " on each") : "the limit of each rank",
+                          "; the least is ", bytes(most - MissingOf(worst)),
+                          low == high ? ""
+                                      : Str(" on rank ", options_.stage_ranks[worst],
+                                            ", whose limit is ", bytes(options_.limits[worst])),
+                          ", with the cuts ", names_.Text(least, ", "),
+                          "; recompute, smaller micro-batches or more stages need less"));
+  }
+
+  std::vector<int> Best(bool by_memory, bool is_limited) const {
     const PartCost cost = [&](int stage, int begin, int end) {
-      return CostOf(stage, begin, end, by_memory, limit);
+      return CostOf(stage, begin, end, by_memory, is_limited);
     };
     return BestCut(static_cast<int>(costs_.layers.size()), stages(), cost);
   }
@@ -145,12 +165,13 @@ class Cutter {
   /// The least time (or memory) of a stage over the ways that keep to the limit; nothing if none
   /// does.
   std::optional<int64_t> CostOf(int stage, int begin, int end, bool by_memory,
-                                int64_t limit) const {
-    const bool is_sum = !by_memory && limit == 0 && begin > 0 && !sums_.empty();
+                                bool is_limited) const {
+    const bool is_sum = !by_memory && !is_limited && begin > 0 && !sums_.empty();
     if (is_sum) {
-      return TimeOf(sums_[end].seconds - sums_[begin].seconds,
+      return TimeOf(stage, sums_[end].seconds - sums_[begin].seconds,
                     sums_[end].parameters - sums_[begin].parameters, begin, end);
     }
+    const int64_t limit = is_limited ? options_.limits[stage] : 0;
     if (limit > 0 && weights_[end] - weights_[begin] > limit) return std::nullopt;
     std::optional<int64_t> least;
     for (size_t way = 0; way < ways_.size(); ++way) {
@@ -158,7 +179,8 @@ class Cutter {
       const StageCost& sum = SumOf(way, begin, end);
       const int64_t bytes = StageMemory(costs_, sum, options_.settings[stage]);
       if (limit > 0 && bytes > limit) continue;
-      const int64_t cost = by_memory ? bytes : TimeOf(sum.seconds(), sum.parameters, begin, end);
+      const int64_t cost = by_memory ? bytes + MissingOf(stage)
+                                     : TimeOf(stage, sum.seconds(), sum.parameters, begin, end);
       least = std::min(least.value_or(cost), cost);
     }
     return least;
@@ -174,13 +196,13 @@ class Cutter {
     return ends[end - begin - 1];
   }
 
-  int64_t TimeOf(double each, int64_t parameters, int begin, int end) const {
+  int64_t TimeOf(int stage, double each, int64_t parameters, int begin, int end) const {
     if (begin == 0) each += costs_.input_seconds;
     if (end == static_cast<int>(costs_.layers.size())) each += costs_.target_seconds;
     const double once = static_cast<double>(parameters) *
                         (costs_.update_seconds + costs_.norm_seconds + costs_.clear_seconds);
     const double seconds = static_cast<double>(options_.micro_batches) * each + once;
-    return std::llround(seconds * kPicoseconds);
+    return std::llround(seconds * kPicoseconds * SlownessOf(stage));
   }
 
   /// The sums over all layers before one.
@@ -209,12 +231,52 @@ bool IsLongSum(const Job& job, const ModelCosts& costs, const CostCutOptions& op
   const Method method = job.recompute.method;
   const auto layers = static_cast<double>(costs.layers.size());
   const auto stages = static_cast<double>(options.settings.size());
-  return !options.by_memory && options.limit == 0 && stages * layers * layers / 2 > kMostPairs &&
+  return !options.by_memory && options.limits.empty() &&
+         stages * layers * layers / 2 > kMostPairs &&
          (method == Method::kNone || method == Method::kAuto);
 }
 
-/// Cuts a long list by Balanced(). Only the first stage is no exact sum: it computes no input
-/// gradients up to its first trainable layer, which is assumed to be on it.
+/// Cuts a list into one part for each entry of `slowness` so that the part which takes longest, its
+/// weight times its slowness, is the least possible; a part has at least one item. A time limit is
+/// possible if parts that each take as many items as they can within it hold all items: more items
+/// on a part never leave more to those behind it. The least possible limit is found by bisection.
+std::vector<int> BalancedBySpeed(const std::vector<int64_t>& weights,
+                                 const std::vector<double>& slowness) {
+  const auto items = static_cast<int>(weights.size()), parts = static_cast<int>(slowness.size());
+  const auto filled = [&](double limit) {
+    std::vector<int> bounds = {0};
+    for (int part = 0, end = 0; part < parts; ++part) {
+      const int last = items - (parts - 1 - part);  // the later parts need an item each
+      double sum = 0;
+      const int begin = end;
+      while (end < last) {
+        const double more = sum + static_cast<double>(weights[end]);
+        if (more * slowness[part] > limit) break;
+        sum = more;
+        ++end;
+      }
+      if (end == begin) return std::vector<int>();
+      bounds.push_back(end);
+    }
+    return bounds.back() == items ? bounds : std::vector<int>();
+  };
+  constexpr int kRounds = 60;  // the limit is then exact to the last picosecond
+  double low = 0, high = 0;
+  for (const int64_t weight : weights) high += static_cast<double>(weight);
+  high *= std::ranges::max(slowness);
+  std::vector<int> best = filled(high);
+  for (int round = 0; round < kRounds; ++round) {
+    const double middle = (low + high) / 2;
+    std::vector<int> bounds = filled(middle);
+    (bounds.empty() ? low : high) = middle;
+    if (!bounds.empty()) best = std::move(bounds);
+  }
+  return best;
+}
+
+/// Cuts a long list by Balanced(), or where ranks differ by BalancedBySpeed(). Only the first stage
+/// is no exact sum: it computes no input gradients up to its first trainable layer, which is
+/// assumed to be on it.
 std::vector<int> CutLongSum(const ModelCosts& costs, const CostCutOptions& options) {
   const double once = costs.update_seconds + costs.norm_seconds + costs.clear_seconds;
   std::vector<int64_t> weights;
@@ -231,6 +293,7 @@ std::vector<int> CutLongSum(const ModelCosts& costs, const CostCutOptions& optio
                            static_cast<double>(layer.parameters) * once;
     weights.push_back(std::llround(seconds * kPicoseconds));
   }
+  if (!options.slowness.empty()) return BalancedBySpeed(weights, options.slowness);
   return Balanced(std::span<const int64_t>(weights), static_cast<int64_t>(options.settings.size()));
 }
 

@@ -90,15 +90,26 @@ RC_GTEST_PROP(CutByCosts, IsAsGoodAsTheBestOfAllCuts, ()) {
   Given given({seconds.begin(), seconds.end()}, bytes, stages);
   for (StageSetting& setting : given.options.settings) setting.live = *rc::gen::inRange(1, 4);
   given.options.by_memory = *rc::gen::arbitrary<bool>();
-  const bool is_limited = *rc::gen::arbitrary<bool>();
-  if (is_limited) given.options.limit = *rc::gen::inRange<int64_t>(1, 200) << 20;
+  const bool is_limited = *rc::gen::arbitrary<bool>(), differ = *rc::gen::arbitrary<bool>();
+  int64_t largest = 0;
+  for (int s = 0; s < stages && is_limited; ++s) {
+    const int64_t limit = *rc::gen::inRange<int64_t>(1, 200) << 20;
+    given.options.limits.push_back(s == 0 || differ ? limit : given.options.limits[0]);
+    largest = std::max(largest, given.options.limits.back());
+  }
+  for (int s = 0; s < stages; ++s) {
+    given.options.stage_ranks.push_back(s);
+    if (differ) given.options.slowness.push_back(*rc::gen::inRange(1, 9) / 2.0);
+  }
 
   const auto cost = [&](size_t stage, int begin, int end) {
     const auto size = static_cast<double>(given.BytesOf(stage, begin, end));
-    if (is_limited && size > static_cast<double>(given.options.limit)) {
+    const int64_t limit = is_limited ? given.options.limits[stage] : largest;
+    if (is_limited && size > static_cast<double>(limit)) {
       return std::numeric_limits<double>::infinity();
     }
-    return given.options.by_memory ? size : given.SecondsOf(begin, end);
+    if (given.options.by_memory) return size + static_cast<double>(largest - limit);
+    return (differ ? given.options.slowness[stage] : 1) * given.SecondsOf(begin, end);
   };
   const double least = given.Least(cost);
   if (std::isinf(least)) {
@@ -164,7 +175,7 @@ TEST(CutByCosts, AsksAFunctionOnlyAboutStagesThatALayerCanBeOn) {
 TEST(CutByCosts, KnowsWhatIsNeverComputedAgain) {
   Given given({1, 1}, {int64_t{8} << 20, 0}, 2);
   given.job.recompute.method = RecomputeSpec::Method::kAuto;
-  given.options.limit = int64_t{16} << 20;
+  given.options.limits.assign(2, int64_t{16} << 20);
   given.options.settings[0].live = 8;
   EXPECT_THAT(given.Cut(), ElementsAre(0, 1, 2));
   given.costs.layers[0].runs_once = true;
@@ -173,16 +184,18 @@ TEST(CutByCosts, KnowsWhatIsNeverComputedAgain) {
 
 TEST(CutByCosts, SaysWhatTheLeastCutNeeds) {
   Given given({1, 1}, {int64_t{64} << 20, int64_t{8} << 20}, 2);
-  given.options.limit = int64_t{1} << 20;
-  try {
-    given.Cut();
-    FAIL() << "no cut keeps the limit";
-  } catch (const ConfigError& error) {
-    const auto needed = static_cast<double>(given.BytesOf(0, 0, 1));
-    EXPECT_THAT(error.what(), HasSubstr("2 stages keeps to 1.00 MiB"));
-    EXPECT_THAT(error.what(), HasSubstr("the least is " + FormatBytes(needed)));
-    EXPECT_THAT(error.what(), HasSubstr("with the cuts 0, 1, 2"));
-  }
+  given.options.limits.assign(2, int64_t{1} << 20);
+  const auto needed = [&](int stage) {
+    return FormatBytes(static_cast<double>(given.BytesOf(stage, stage, stage + 1)));
+  };
+  EXPECT_THAT(ErrorOf([&] { given.Cut(); }),
+              HasSubstr("2 stages keeps to 1.00 MiB on each; the least is " + needed(0) +
+                        ", with the cuts 0, 1, 2"));
+  given.options.limits = {int64_t{1} << 30, int64_t{1} << 20};
+  given.options.stage_ranks = {0, 1};
+  EXPECT_THAT(ErrorOf([&] { given.Cut(); }),
+              HasSubstr("keeps to the limit of each rank; the least is " + needed(1) +
+                        " on rank 1, whose limit is 1.00 MiB, with the cuts 0, 1, 2"));
 }
 
 /// A list that is too long for tables of all pairs has the cuts that these tables give.
@@ -195,17 +208,25 @@ TEST(CutByCosts, ALongListIsCutAsWell) {
   given.costs.update_seconds = 1e-3;
   std::vector<double> before = {0};  // the first layer computes no gradient of its input
   for (const double layer : seconds) before.push_back(before.back() + layer);
-  const auto cost = [&](int, int begin, int end) -> std::optional<int64_t> {
+  const auto cost = [&](int stage, int begin, int end) -> std::optional<int64_t> {
     const double each = before[end] - before[begin] - (begin == 0 ? seconds[0] / 4 : 0);
-    return std::llround(1e12 * (4 * each + 1e-3 * (end - begin)));
+    const double slowness = given.options.slowness.empty() ? 1 : given.options.slowness[stage];
+    return std::llround(slowness * 1e12 * (4 * each + 1e-3 * (end - begin)));
   };
   const auto slowest = [&](const std::vector<int>& bounds) {
     int64_t most = 0;
     for (int s = 0; s < kStages; ++s) most = std::max(most, *cost(s, bounds[s], bounds[s + 1]));
     return static_cast<double>(most);
   };
-  const double least = slowest(BestCut(kLayers, kStages, cost));
-  EXPECT_NEAR(slowest(given.Cut()), least, 1e-9 * least);
+  const auto expect_best = [&] {
+    const double least = slowest(BestCut(kLayers, kStages, cost));
+    EXPECT_NEAR(slowest(given.Cut()), least, 1e-9 * least);
+  };
+  expect_best();
+  for (int s = 0; s < kStages; ++s) given.options.slowness.push_back(1 + s * s % 5);
+  expect_best();
+  given.options.slowness.back() = 1e4;  // one layer is more than its share
+  expect_best();
 }
 
 }  // namespace

@@ -134,7 +134,8 @@ int64_t RankSaves::TakeOver(const std::vector<StateTensor>& before, int64_t step
 /// Implements HasRoom(). On an accelerator the job's limit is for the accelerator's memory, so it
 /// does not apply to copies on the host.
 bool RankSaves::HasRoom(int64_t bytes, int64_t beside) const {
-  const int64_t limit = context_.device.is_cpu() ? context_.plan.memory : 0;
+  const int pipe = context_.plan.topology.Index(context_.rank(), kPipeAxis);
+  const int64_t limit = context_.device.is_cpu() ? context_.plan.MemoryOf(pipe) : 0;
   if (limit > 0 && beside + bytes > limit) return false;
   return bytes * local_ranks_ <= ReadMachineMemory().available;
 }
