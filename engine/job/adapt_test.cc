@@ -189,6 +189,8 @@ TEST(Adapt, RefusesWhatItCannotDo) {
            {"head", {{"rank", 0}}, {}, "rank expects an integer, at least 1; got the number 0"},
            {"head", {{"dropout", 1}}, {}, "below 1; got the number 1"},
            {"head", {{"rnak", 4}}, {}, "did you mean \"rank\"?"},
+           {"head", {{"r", 4}}, {}, "did you mean \"rank\"?"},  // PEFT's names
+           {"head", {{"target_modules", "head"}}, {}, "did you mean \"layers\"?"},
            {"head", {}, {{"freeze", 0}}, "keep one of them"},
        }) {
     EXPECT_THAT(ErrorOf([&] { BuildNet(c.layers, c.keys, c.adapt); }), HasSubstr(c.error))

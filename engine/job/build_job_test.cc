@@ -616,7 +616,8 @@ TEST(Data, AFileOfAnotherKindIsReadAsTheJobsWas) {
   EXPECT_EQ(text["length"], Value(32));
   EXPECT_EQ(text["targets"], Value(false));
   const Value packed = MakeDataStep("pack", lines, {64}, {}, "");
-  EXPECT_EQ(ReadingInput(packed, "new.jsonl", "")["source"], Value("jsonl")) << "a row each";
+  EXPECT_THAT(ErrorOf([&] { ReadingInput(packed, "new.jsonl", "net.lua:1"); }),
+              HasSubstr("net.lua:1: input: the job's data is packed, so a row would hold several"));
   const Value cifar = MakeDataSource("cifar10", {"data"}, {{"size", 72}}, "");
   const Value crops = MakeDataStep(
       "one_hot", MakeDataStep("random_crop", cifar, {64}, {{"padding", 4}}, ""), {}, {}, "");

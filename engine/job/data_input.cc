@@ -19,8 +19,8 @@ namespace {
 
 /// Steps that choose samples, change them for training, or make targets. Predictions do without
 /// them.
-constexpr std::array kLeftOut = {"part", "take",   "concat", "shuffled", "filter",
-                                 "pack", "mix_up", "flip",   "jitter",   "one_hot"};
+constexpr std::array kLeftOut = {"part",   "take", "concat", "shuffled", "filter",
+                                 "mix_up", "flip", "jitter", "one_hot"};
 
 /// Other steps that keep the shape of an input.
 constexpr std::array kAlike = {"cache", "normalise", "to_float"};
@@ -147,6 +147,11 @@ Value ReadingInput(const Value& source, const std::string& path, const std::stri
   }
   const Value& first = of->is_list() ? of->as_list().at(0) : *of;
   const std::string& kind = source["source"].as_string();
+  if (kind == "pack") {
+    throw ConfigError(Str(Place(where), "input: the job's data is packed, so a row would hold ",
+                          "several texts of ", path, "; name it in data.test, or let strata ",
+                          "generate go on with each text"));
+  }
   const bool is_left_out = std::ranges::find(kLeftOut, kind) != kLeftOut.end();
   const bool is_alike = is_left_out || std::ranges::find(kAlike, kind) != kAlike.end();
   Value inside = ReadingInput(first, path, where, is_alike ? input : nullptr);
