@@ -23,8 +23,10 @@
 #include "engine/forecast/run_profile.h"
 #include "engine/layers/layer.h"
 #include "engine/plan/plan_text.h"
+#include "engine/plan/rank_speeds.h"
 #include "engine/runtime/make_engine.h"
 #include "engine/runtime/step/stage_seconds.h"
+#include "engine/runtime/time_rank.h"
 #include "engine/runtime/trainer.h"
 #include "engine/runtime/update/model_axis.h"
 #include "engine/runtime/watch/gather_trace.h"
@@ -37,6 +39,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 const Doing kRecuts = {-1, "RECUT"};
+const Doing kSpeeds = {-1, "SPEEDS"};
 const Doing kDigests = {-1, "DIGEST"};
 const Doing kTensors = {-1, "READ_TENSOR"};
 const Doing kReports = {-1, "COMM_LOG"};
@@ -131,6 +134,40 @@ RankEngine::RankEngine(Job job, Plan plan, EngineScript& script, RankServices se
   const bool tells = TellsOfLayers(job_, plan_);
   if (tells && rank() == 0) window_.emplace();
   times_stages_ = tells || rebalances_;
+  if (job_.ranks.measured && job_.trains && plan_.pipe() > 1) MeasureSpeeds();
+}
+
+/// Times all ranks at once, and moves layers to the cuts that are best for their speeds. Rank 0
+/// chooses the cuts for all.
+void RankEngine::MeasureSpeeds() {
+  std::vector<double> rates;
+  {
+    const AtMeeting meeting(*services_.progress, kSpeeds);
+    services_.transport->AllReduceSum({0});  // all begin together, as they run together
+    const double rate = TimeRank(context_.device, rank());
+    for (const std::string& text : services_.transport->Gather(FormatDouble(rate))) {
+      rates.push_back(std::stod(text));
+    }
+  }
+  const std::vector<double> speeds = RelativeSpeeds(rates);
+  plan_.slowness = SlownessOf(plan_.topology, speeds);
+  std::vector<int> cuts = plan_.bounds;
+  const bool is_chosen = !plan_.slowness.empty() && plan_.costs && plan_.costs->has_seconds();
+  if (rank() == 0 && is_chosen) {
+    cuts = Rebalancer::CutsBeforeSteps(job_, plan_, &context_.script);
+  }
+  {
+    const AtMeeting meeting(*services_.progress, kSpeeds);
+    const Value chosen = Value::IntList({cuts.begin(), cuts.end()});
+    const std::string text = services_.transport->Broadcast(chosen.ToJson(), 0);
+    cuts.clear();
+    for (const int64_t cut : Value::FromJson(text).as_ints()) cuts.push_back(static_cast<int>(cut));
+  }
+  if (cuts != plan_.bounds && CanMove()) {
+    MoveTo(RecutPlan(job_, plan_, cuts, nullptr, &context_.script));
+  }
+  start_.notes.push_back(
+      Str("ranks were timed: speed ", SpeedsText(speeds), "; cuts ", CutsText(plan_)));
 }
 
 RankEngine::~RankEngine() {
@@ -341,22 +378,29 @@ std::optional<RecutReport> RankEngine::Rebalance(const Totals& totals, const Mea
   return std::nullopt;
 }
 
+/// True if the memory of every rank's machine suffices to hold the state twice.
+bool RankEngine::CanMove() {
+  const bool fits = components().saves.FitsTwice();
+  const AtMeeting meeting(*services_.progress, kRecuts);
+  if (services_.transport->AllReduceSum({fits ? 0.0 : 1.0})[0] == 0) return true;
+  if (rank() == 0) {
+    STRATA_LOG(kWarning) << "layers stay where they are, though others would be better: while "
+                            "they move a rank has its state twice, for which there is too "
+                            "little memory";
+  }
+  return false;
+}
+
 /// Moves to the cuts that rank 0 has found. Returns nullopt if the memory of some rank's machine
 /// does not suffice to hold the state twice; then layers stay for good.
 std::optional<RecutReport> RankEngine::MoveToBetterCuts() {
-  const bool fits = components().saves.FitsTwice();
+  if (!CanMove()) {
+    StayThere();
+    return std::nullopt;
+  }
   std::string text;
   {
     const AtMeeting meeting(*services_.progress, kRecuts);
-    if (services_.transport->AllReduceSum({fits ? 0.0 : 1.0})[0] > 0) {
-      if (rank() == 0) {
-        STRATA_LOG(kWarning) << "layers stay where they are, though others would be better: while "
-                                "they move a rank has its state twice, for which there is too "
-                                "little memory";
-      }
-      StayThere();
-      return std::nullopt;
-    }
     text = services_.transport->Broadcast(better_ ? ToText(*better_) : "", 0);
   }
   const BetterCuts better = ParseBetterCuts(text, *plan_.costs);

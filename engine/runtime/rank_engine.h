@@ -98,11 +98,13 @@ class RankEngine : public Engine {
 
   void OpenCommLog();
   void OpenTracer();
+  void MeasureSpeeds();
   Components& components();
   int64_t total_steps() const;
   RecutReport MoveTo(Plan next);
   std::optional<RecutReport> Rebalance(const Totals& totals, const MeasuredStep& step);
   std::optional<RecutReport> MoveToBetterCuts();
+  bool CanMove();
   void StayThere();
   std::unique_ptr<Feed> FeedOfStep(MicroBatches* batch);
   StepResult ResultOf(const Totals& totals) const;

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <random>
+#include <set>
 
 #include "engine/base/testing.h"
 #include "engine/base/text.h"
@@ -14,6 +15,7 @@
 #include "engine/cost/gradient_blocks.h"
 #include "engine/runtime/saves/move_state.h"
 #include "engine/runtime/testing_job.h"
+#include "engine/runtime/time_rank.h"
 #include "engine/search/plan_job.h"
 
 namespace strata {
@@ -181,6 +183,79 @@ TEST(Recut, ChangesNoBitBetweenProcesses) {
     engine->Close();
   }));
 }
+
+// ---- Ranks of unequal speed (job.ranks)
+
+constexpr const char* kMeasured = "speed=measured";
+
+Job UnequalJob(int data, const char* ranks, const Value::Map& more = {}) {
+  Value::Map keys = {{"partition", "auto"}};
+  if (*ranks != '\0') keys.emplace_back("ranks", ranks);
+  return MakeJob(2, data, testing::With(keys, more));
+}
+
+TEST(UnequalRanks, ChangeNoBit) {
+  const WithRankRates rates({1, 4, 4, 4});
+  std::set<std::vector<int>> cuts;
+  for (const int data : {1, 2}) {
+    const Bits expected = TrainUnmoved(MakeJob(2, data, {}));
+    for (const char* ranks : {"0 speed=0.25", "1 speed=0.25", kMeasured}) {
+      const Job job = UnequalJob(data, ranks);
+      FakeScript script = Script();
+      const auto engine = Start(job, script);
+      const std::string told = Join(engine->start().notes, "; ");
+      EXPECT_EQ(ranks == kMeasured,
+                told.find("ranks were timed: speed 0.25 on rank 0, 1 on rank") != std::string::npos)
+          << told;
+      EXPECT_EQ(TrainUnmoved(job), expected) << ranks << ", data " << data;
+      cuts.insert(PlanJob(job, {}, &script).bounds);
+      engine->Close();
+    }
+  }
+  EXPECT_GE(cuts.size(), 2U) << "speeds matter";
+}
+
+TEST(UnequalRanks, MeasuredSpeedsMoveLayersBeforeTheFirstStep) {
+  const auto cuts_of = [](std::vector<double> rates) {
+    const WithRankRates given(std::move(rates));
+    FakeScript script = Script();
+    const auto engine = Start(UnequalJob(1, kMeasured), script);
+    const std::string told = engine->start().notes.at(0);
+    engine->Close();
+    return told.substr(told.find("cuts"));
+  };
+  EXPECT_NE(cuts_of({1, 8}), cuts_of({8, 1}));
+  EXPECT_EQ(cuts_of({1, 0.95}), cuts_of({1, 1})) << "equal ranks differ by as much";
+  FakeScript script = Script();
+  EXPECT_THAT(ErrorOf([&] {
+                Start(UnequalJob(1, kMeasured, {{"partition", "uniform"}}), script);
+              }),
+              HasSubstr("moves layers before the first step, but partition says where"));
+}
+
+/// A training that is saved with some speeds and goes on with others has the bits of one that was
+/// not interrupted.
+TEST(UnequalRanks, ResumeWithOtherSpeeds) {
+  const WithRankRates rates({8, 1});
+  const Bits expected = TrainUnmoved(MakeJob(2, 1, {}));
+  for (const char* then : {"", "1 speed=0.125", kMeasured}) {
+    const TestFolder folder;
+    const Value save = MapOf({{"dir", folder.path()}});
+    Bits bits;
+    for (const bool resumes : {false, true}) {
+      Value::Map keys = {{"save", save}};
+      if (resumes) keys.emplace_back("resume", "latest");
+      FakeScript script = Script();
+      const auto engine = Start(UnequalJob(1, resumes ? then : "0 speed=0.125", keys), script);
+      for (int round = 0; round < kRounds / 2; ++round) Train(*engine, bits);
+      engine->Save();
+      engine->Close();
+    }
+    EXPECT_EQ(bits, expected) << then;
+  }
+}
+
+TEST(TimeRank, GivesARate) { EXPECT_GT(TimeRank(at::kCPU, 0), 0); }
 
 TEST(Recut, SaysWhatMoved) {
   FakeScript script = Script();

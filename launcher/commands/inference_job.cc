@@ -53,6 +53,7 @@ void InferenceJob::Change(Job& job) const {
   job.rebalance = false;
   // These keys concern what a forward keeps for the backward; without a backward nothing is kept.
   job.memory = 0;
+  job.ranks = {};
   job.recompute = {};
   // The order of a forward does not depend on the schedule, and the schedule's conditions concern a
   // training. Fits() refuses an unknown name.

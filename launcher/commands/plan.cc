@@ -110,7 +110,9 @@ Command PlanCommand() {
           "rank runs what, the schedule's picture and its predicted bubble.\n"
           "--auto searches the best way to train on a cluster (--gpus=64 --memory=80GB),\n"
           "--simulate shows this plan's step there, with slow ranks and links if asked.",
-      .flags = {NprocField(), ConfigField(), ScriptTimeoutField(), AllowReadField(),
+      .flags = {NprocField(),
+                HostfileField("the hosts of train --hostfile, to plan for their ranks"),
+                ConfigField(), ScriptTimeoutField(), AllowReadField(),
                 Field::String("write_costs",
                               "a file for what the layers take (partition = \"time\"), for --costs")
                     .Optional(),

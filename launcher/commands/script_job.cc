@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/machine/gpu.h"
+#include "engine/base/machine/identity.h"
 #include "engine/base/share.h"
 #include "engine/base/text.h"
 #include "engine/job/flags/config_file.h"
@@ -172,12 +173,26 @@ PlanOptions OptionsHere(const Value& own_flags, PlanOptions options) {
   const Value& nproc = own_flags["nproc"];
   options.world_size = nproc.is_null() ? 0 : static_cast<int>(nproc.as_int());
   options.gpus = GpuCount();
+  const Value& hostfile = own_flags["hostfile"];
+  if (hostfile.is_null()) {
+    options.hosts = {{.name = HostName()}};
+    return options;
+  }
+  options.hosts = RankHosts(ReadHosts(hostfile.as_string()));
+  int slots = 0;
+  for (const RankHost& host : options.hosts) slots += host.ranks;
+  if (options.world_size == 0) options.world_size = slots;
+  if (options.world_size != slots) {
+    throw ConfigError(
+        Str("--nproc=", options.world_size, ", but the host file has ", Plural(slots, "slot")));
+  }
   return options;
 }
 
 Plan PlanOn(const Placement& placement, const Job& job, Script& script, PlanOptions options) {
   options.world_size = placement.world_size;
   options.gpus = GpuCount();
+  options.hosts = placement.rank_hosts;
   const auto plan_job = [&] {
     return FitReport(job, options, &script).Planned([&] { return PlanJob(job, options, &script); });
   };

@@ -100,6 +100,7 @@ Arguments OneStage(const PlannedRun& run) {
           "--stages_per_rank=1",
           "--recompute=false",
           "--memory=none",
+          "--ranks=none",
           "--costs=none",
           "--transport=threads",
           Str("--device=", run.device),

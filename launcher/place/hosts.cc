@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -29,22 +30,25 @@ std::vector<int> Numbers(int count) {
   return numbers;
 }
 
-/// Reads a line such as "host1 slots=4", whose comment has been removed.
+/// Reads a line such as "host1 slots=4 speed=0.5", whose comment has been removed.
 Host ParseLine(const std::string& line) {
   std::istringstream words(line);
-  std::string name, slots, more;
+  std::string name, slots;
   words >> name >> slots;
   constexpr std::string_view kSlots = "slots=";
   std::optional<int> count;
   if (slots.starts_with(kSlots)) {
     count = WholeNumber(std::string_view(slots).substr(kSlots.size()), kMostSlots);
   }
-  if (!count || *count == 0 || words >> more) {
+  if (!count || *count == 0) {
     throw ConfigError(
         Str("expected HOST slots=N, N from 1 to ", kMostSlots, ", got \"", Trim(line), "\""));
   }
   CheckHostName(name);
-  return {name, Numbers(*count)};
+  Host host = {.name = name, .slots = Numbers(*count)};
+  const std::vector<std::string> more{std::istream_iterator<std::string>(words), {}};
+  ReadAbility(more, host.says);
+  return host;
 }
 
 /// The slots that a spec picks, by host.
@@ -122,6 +126,7 @@ std::vector<Host> ParseHosts(std::string_view text, const std::string& path) {
         throw ConfigError(
             Str("host \"", host.name, "\" is there already, in line ", known->second));
       }
+      if (host.says != RankRule()) host.where = Str(path, ":", number);
       hosts.push_back(std::move(host));
     } catch (const ConfigError& error) {
       throw ConfigError(Str(path, ":", number, ": ", error.what()));
@@ -136,7 +141,9 @@ std::vector<Host> Include(const std::vector<Host>& hosts, const std::string& spe
   std::vector<Host> included;
   for (const Host& host : hosts) {
     const auto pick = picks.find(host.name);
-    if (pick != picks.end()) included.push_back({host.name, pick->second});
+    if (pick == picks.end()) continue;
+    included.push_back(host);
+    included.back().slots = pick->second;
   }
   return included;
 }
@@ -170,6 +177,14 @@ std::vector<Host> First(std::vector<Host> hosts, int nodes, int slots) {
     if (slots > 0) host.slots.resize(static_cast<size_t>(slots));
   }
   return hosts;
+}
+
+std::vector<RankHost> RankHosts(const std::vector<Host>& hosts) {
+  std::vector<RankHost> of_ranks;
+  for (const Host& host : hosts) {
+    of_ranks.push_back({host.name, static_cast<int>(host.slots.size()), host.says, host.where});
+  }
+  return of_ranks;
 }
 
 void CheckHostName(std::string_view name) {

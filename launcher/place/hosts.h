@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/job/rank_abilities.h"
+
 namespace strata::launcher {
 
 /// A machine and its slots. Each slot is one rank; if there are GPUs, on the GPU with the slot's
@@ -13,10 +15,13 @@ namespace strata::launcher {
 struct Host {
   std::string name;  ///< the host's name for ssh; set a user in ssh's configuration or in --ssh
   std::vector<int> slots;
+  RankRule says = {};      ///< of each of its ranks; `who` is not used
+  std::string where = {};  ///< the place in the host file, if that says something
   bool operator==(const Host&) const = default;
 };
 
-/// Reads a host file: lines "HOST slots=N"; `#` begins a comment. `path` is for errors. Throws
+/// Reads a host file: lines "HOST slots=N", which may go on with speed=NUMBER and memory=SIZE of
+/// each rank there; `#` begins a comment. `path` is for errors. Throws
 /// ConfigError with the line for: another form, a host that comes twice, a name that no host can
 /// have, and a file without hosts.
 std::vector<Host> ParseHosts(std::string_view text, const std::string& path);
@@ -30,6 +35,9 @@ std::vector<Host> Exclude(const std::vector<Host>& hosts, const std::string& spe
 /// The first `nodes` hosts with the first `slots` slots of each; 0 = all. Throws ConfigError when
 /// there are fewer.
 std::vector<Host> First(std::vector<Host> hosts, int nodes, int slots);
+
+/// The hosts as AbilitiesOf() needs them.
+std::vector<RankHost> RankHosts(const std::vector<Host>& hosts);
 
 /// Throws ConfigError for a name that ssh or a shell could take for something other than a host.
 /// Allowed are letters, digits and . _ - : without a '-' in front.

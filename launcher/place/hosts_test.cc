@@ -26,6 +26,28 @@ TEST(ParseHostsTest, HostsWithSlotsAndComments) {
       "host1:0,1 host-2.net:0");
 }
 
+TEST(ParseHostsTest, SpeedAndMemoryOfTheRanks) {
+  const auto hosts = ParseHosts("a slots=2\n b slots=3 memory=24GiB\tspeed=0.5 # slow\r\n", "F");
+  EXPECT_EQ(hosts[0].says, RankRule());
+  EXPECT_EQ(hosts[1].says, (RankRule{.speed = 0.5, .memory = int64_t{24} << 30}));
+  const std::vector<Host> picked = {Include(hosts, "b:1")[0], Exclude(hosts, "b:0,2")[1]};
+  for (const RankHost& host : RankHosts(picked)) {
+    EXPECT_EQ(host.name, "b");
+    EXPECT_EQ(host.ranks, 1);
+    EXPECT_EQ(host.says, hosts[1].says);
+    EXPECT_EQ(host.where, "F:2");
+  }
+  const auto error = [](const std::string& text) {
+    return ConfigErrorOf([&] { ParseHosts(text, "F"); });
+  };
+  EXPECT_EQ(error("a slots=1 sped=1"),
+            "F:1: ranks: expected speed=NUMBER or memory=SIZE, got \"sped=1\"; did you mean "
+            "\"speed\"?");
+  EXPECT_THAT(error("\na slots=1 speed=0"), StartsWith("F:2: ranks: speed: expected a number"));
+  EXPECT_THAT(error("a slots=1 memory=x"), StartsWith("F:1: ranks: memory"));
+  EXPECT_THAT(error("a slots=1 speed=measured"), HasSubstr("--ranks=speed=measured"));
+}
+
 TEST(ParseHostsTest, Refusals) {
   const auto error = [](const std::string& text) {
     return ConfigErrorOf([&] { ParseHosts(text, "F"); });
@@ -33,7 +55,7 @@ TEST(ParseHostsTest, Refusals) {
   EXPECT_EQ(error("a slots=1\n\na slots=2"), "F:3: host \"a\" is there already, in line 1");
   EXPECT_EQ(error("# none\n"), "F: there is no host in it");
   for (const char* line : {"a", "a slots=0", "a slots=-1", "a slots=x", "a slots=4097", "a slots",
-                           "a slots=1 more", "a slots= 1", "slots=1", "a 1"}) {
+                           "a slots= 1", "slots=1", "a 1"}) {
     EXPECT_THAT(error(line), StartsWith("F:1: expected HOST slots=N")) << line;
   }
   for (const char* name : {"-oProxyCommand=x", "a;b", "$(x)", "me@a", "a/b", "a`b"}) {

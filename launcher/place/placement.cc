@@ -67,10 +67,6 @@ void CheckWorld(const Asked& asked, int world_size, const std::string& who) {
       Str("--nproc=", asked.world_size, ", but ", who, " has ", Plural(world_size, "rank")));
 }
 
-std::vector<Host> ReadHosts(const std::string& path) {
-  return ParseHosts(ReadFlagFile("hostfile", path), path);
-}
-
 /// The machines to choose from: those of the host file, or this machine with its GPUs.
 std::vector<Host> Pool(const Asked& asked, int gpus) {
   if (!asked.hostfile.empty()) return ReadHosts(asked.hostfile);
@@ -103,6 +99,7 @@ Placement OverHosts(const Asked& asked, const ThisMachine& machine) {
   std::vector<Host> hosts = ChosenHosts(asked, machine.gpus);
   for (const Host& host : hosts) placement.world_size += static_cast<int>(host.slots.size());
   CheckWorld(asked, placement.world_size, "the host file");
+  placement.rank_hosts = RankHosts(hosts);
   const bool all_here = hosts.size() == 1 && IsThisMachine(hosts[0].name, machine.name);
   if (all_here) {
     if (asked.picks()) placement.visible_devices = Join(hosts[0].slots, ",");
@@ -156,16 +153,20 @@ Placement OnEveryMachine(const Asked& asked, const Environment& environment) {
   return placement;
 }
 
-Placement Started(const Asked& asked, const Discovery& found) {
+Placement Started(const Asked& asked, const ThisMachine& machine, const Discovery& found) {
   CheckWorld(asked, found.place.world_size, found.launcher);
   if (asked.per_node > 0 && asked.per_node != found.place.local_world_size) {
     throw ConfigError(Str("--nproc_per_node=", asked.per_node, ", but ", found.launcher, " has ",
                           Plural(found.place.local_world_size, "rank"), " on this machine"));
   }
-  return {.launcher = found.launcher,
-          .world_size = found.place.world_size,
-          .ranks = found.ranks,
-          .first = found.place};
+  Placement placement = {.launcher = found.launcher,
+                         .world_size = found.place.world_size,
+                         .ranks = found.ranks,
+                         .first = found.place};
+  if (found.place.local_world_size == found.place.world_size) {
+    placement.rank_hosts = {{.name = machine.name}};
+  }
+  return placement;
 }
 
 /// Throws ConfigError for flags of multi-machine jobs if the job has only one machine, because then
@@ -179,21 +180,30 @@ void CheckNeedsNoOthers(const Value& flags, const Asked& asked) {
   }
 }
 
-Placement Local(const Asked& asked) {
+Placement Local(const Asked& asked, const ThisMachine& machine) {
   if (asked.world_size > 0 && asked.per_node > 0 && asked.world_size != asked.per_node) {
     throw ConfigError(Str("--nproc=", asked.world_size, ", but --nproc_per_node=", asked.per_node,
                           " on one machine"));
   }
   Placement placement;
   placement.world_size = std::max(asked.world_size, asked.per_node);
+  placement.rank_hosts = {{.name = machine.name}};
   return placement;
 }
 
 }  // namespace
 
+std::vector<Host> ReadHosts(const std::string& path) {
+  return ParseHosts(ReadFlagFile("hostfile", path), path);
+}
+
 Field NprocField(std::string help) {
   constexpr int kMostRanksHere = 4096;
   return Field::Int("nproc", std::move(help)).AtLeast(1).AtMost(kMostRanksHere).Optional();
+}
+
+Field HostfileField(std::string help) {
+  return Field::String("hostfile", std::move(help)).Optional();
 }
 
 FieldTable PlacementFields() {
@@ -209,9 +219,8 @@ FieldTable PlacementFields() {
           .AtLeast(1)
           .AtMost(65'535)
           .Optional(),
-      Field::String("hostfile",
-                    "a file of lines \"HOST slots=N\": ranks are started there over ssh")
-          .Optional(),
+      HostfileField("a file of lines \"HOST slots=N\", also with speed= and memory= of each rank: "
+                    "ranks are started there over ssh"),
       Field::String("include", "only these of the hostfile: host1@host2:0,2").Optional(),
       Field::String("exclude", "all of the hostfile but these: host3@host4:1").Optional(),
   };
@@ -237,9 +246,9 @@ Placement ReadPlacement(const Value& flags, const Environment& environment,
             found->place.rank, " of ", found->place.world_size, " of ", found->launcher));
   }
   if (over_hosts) return OverHosts(asked, machine);
-  if (found) return Started(asked, *found);
+  if (found) return Started(asked, machine, *found);
   CheckNeedsNoOthers(flags, asked);
-  return Local(asked);
+  return Local(asked, machine);
 }
 
 Placement PlacementHere(const Value& flags) {

@@ -32,6 +32,9 @@ struct Placement {
   RankPlace first = {};  ///< the place of the first of these ranks; set if world_size is known
   /// The machines of a job that this process starts by ssh, in the order of ranks; else empty.
   std::vector<Host> hosts = {};
+  /// All machines of the job in the order of ranks, with what a host file says about their ranks;
+  /// empty if this process knows only its own of several.
+  std::vector<RankHost> rank_hosts = {};
   /// The GPUs that the ranks here may use, as --include selected them: "0,2"; "" = all.
   std::string visible_devices = {};
 
@@ -48,6 +51,10 @@ struct ThisMachine {
 /// The flag --nproc=N, the number of ranks. Commands that run only on this machine have no other
 /// placement flag.
 Field NprocField(std::string help = "ranks to start; none = the product of the degrees");
+/// The flag --hostfile.
+Field HostfileField(std::string help);
+/// The hosts of the file. Throws ConfigError as ParseHosts() does, and if it cannot be read.
+std::vector<Host> ReadHosts(const std::string& path);
 /// The flags for the placement. Some have DeepSpeed's or torchrun's names.
 FieldTable PlacementFields();
 

@@ -90,6 +90,24 @@ TEST(ReadPlacementTest, OverHosts) {
             "world 1 (0/1 here) at host2:0 host2:0");
 }
 
+TEST(ReadPlacementTest, TheMachinesOfTheRanks) {
+  const auto hosts = [](const std::vector<std::string>& arguments,
+                        const Environment& environment = {}) {
+    std::vector<std::string> texts;
+    for (const RankHost& host : Read(arguments, environment).rank_hosts) {
+      texts.push_back(Str(host.name, " ", host.ranks, " ", host.says.speed));
+    }
+    return Join(texts, ", ");
+  };
+  const std::string path = testing::TempDir() + "/unequal_hosts";
+  std::ofstream(path) << "host1 slots=2\nhost2 slots=3 speed=0.5\n";
+  EXPECT_EQ(hosts({"--hostfile=" + path}), "host1 2 0, host2 3 0.5");
+  EXPECT_EQ(hosts({"--hostfile=" + path, "--include=host2:1"}), "host2 1 0.5");
+  EXPECT_EQ(hosts({"--hostfile=" + path, "--num_nodes=1"}), "host1 2 0") << "all on this machine";
+  EXPECT_EQ(hosts({}), "host1.net 0 0");
+  EXPECT_EQ(hosts({"--nnodes=2", "--node_rank=0", "--master_addr=h0"}), "") << "not known";
+}
+
 TEST(ReadPlacementTest, AHostFileWithThisMachineAlone) {
   const Placement placement = Read({"--hostfile=" + HostFile(), "--include=host1:1"});
   EXPECT_EQ(Show(placement), "world 1");

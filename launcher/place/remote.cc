@@ -60,8 +60,33 @@ Value MapOf(const Environment& environment) {
   return map;
 }
 
+Value ToValue(const std::vector<RankHost>& hosts) {
+  Value::List list;
+  for (const RankHost& host : hosts) {
+    list.push_back(Value::MakeMap({{"name", host.name},
+                                   {"ranks", host.ranks},
+                                   {"speed", host.says.speed},
+                                   {"memory", host.says.memory},
+                                   {"where", host.where}}));
+  }
+  return list;
+}
+
+std::vector<RankHost> RankHostsOf(const Value& list) {
+  std::vector<RankHost> hosts;
+  for (const Value& value : list.as_list()) {
+    hosts.push_back(
+        {.name = value["name"].as_string(),
+         .ranks = static_cast<int>(value["ranks"].as_int()),
+         .says = {.speed = value["speed"].as_double(), .memory = value["memory"].as_int()},
+         .where = value["where"].as_string()});
+  }
+  return hosts;
+}
+
 Value JobOf(const RankPlace& place, const std::vector<std::string>& arguments,
-            const Environment& environment, const std::string& devices) {
+            const Environment& environment, const std::string& devices,
+            const std::vector<RankHost>& hosts) {
   return Value::MakeMap({
       {"version", kVersion},
       {"starter", HostName()},
@@ -75,6 +100,7 @@ Value JobOf(const RankPlace& place, const std::vector<std::string>& arguments,
       {"store_host", place.store_host},
       {"job_id", place.job_id},
       {"secret", place.secret},
+      {"hosts", ToValue(hosts)},
   });
 }
 
@@ -126,7 +152,8 @@ std::vector<RemoteHost> RemoteHosts(const Placement& placement,
       command = ssh;
       command.insert(command.end(), {host.name, there, "worker"});
     }
-    hosts.push_back({host.name, command, JobOf(place, arguments, forwarded, devices)});
+    hosts.push_back(
+        {host.name, command, JobOf(place, arguments, forwarded, devices, placement.rank_hosts)});
     place.rank += place.local_world_size;
   }
   return hosts;
@@ -152,6 +179,7 @@ Placement ApplyRemoteJob(const Value& job, int& store_port) {
   placement.launcher = "strata on " + job["starter"].as_string();
   placement.world_size = NumberOf(job, "world_size");
   placement.ranks = NumberOf(job, "ranks");
+  placement.rank_hosts = RankHostsOf(job["hosts"]);
   RankPlace& first = placement.first;
   first.rank = NumberOf(job, "rank");
   first.world_size = placement.world_size;

@@ -23,7 +23,8 @@ Placement TwoHosts() {
   placement.world_size = 3;
   placement.first.world_size = 3;
   placement.first.store_host = "host1";
-  placement.hosts = {{"host1", {0, 1}}, {"host2", {3}}};
+  placement.hosts = {{"host1", {0, 1}}, {"host2", {3}, {.speed = 0.5, .memory = 7}, "F:2"}};
+  placement.rank_hosts = RankHosts(placement.hosts);
   return placement;
 }
 
@@ -81,6 +82,11 @@ TEST(ApplyRemoteJobTest, GivesThePlacementAndBindsRankZerosStore) {
   EXPECT_EQ(placement.ranks, 2);
   EXPECT_EQ(placement.first.secret, job["secret"].as_string());
   EXPECT_TRUE(placement.is_part());
+  ASSERT_EQ(placement.rank_hosts.size(), 2u);
+  EXPECT_EQ(placement.rank_hosts[1].name, "host2");
+  EXPECT_EQ(placement.rank_hosts[1].ranks, 1);
+  EXPECT_EQ(placement.rank_hosts[1].says, (RankRule{.speed = 0.5, .memory = 7}));
+  EXPECT_EQ(placement.rank_hosts[1].where, "F:2");
   ::close(placement.first.store_fd);
 }
 
