@@ -65,13 +65,14 @@ def prepare(strata):
 
 
 def environment_of(strata):
-    pytorch = os.path.join(os.path.dirname(strata.root), "pytorch/folder.txt")
     path = ""
-    if os.path.exists(pytorch):
-        with open(pytorch) as file:
-            path = file.read().strip()
+    for name in ("pytorch", "arrow"):
+        folder = os.path.join(os.path.dirname(strata.root), name, "folder.txt")
+        if os.path.exists(folder):
+            with open(folder) as file:
+                path += ":" + file.read().strip()
     return dict(os.environ, PATH=strata.path(".bin") + ":/usr/bin:/bin", COLUMNS="120",
-                PYTHONPATH=strata.path(".site") + ":" + path, PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+                PYTHONPATH=strata.path(".site") + path, PYTHONDONTWRITEBYTECODE="1", PYTHONWARNINGS="ignore", OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
 
 
 # What a machine shows on which other work runs.
