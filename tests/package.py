@@ -10,6 +10,7 @@ version that pip asks for; the archive is told of the same LibTorch by $LIBTORCH
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -96,6 +97,21 @@ def wheel(strata):
     for part in ("share/docs/guides/first.md", "share/licences/zlib1g", "share/models/textlm.lua",
                  "bin/libstrata_engine.so"):
         require("strata/" + part in names, part, names)
+
+
+def arrow(strata):
+    """Without pyarrow an error says how to install it; beside the wheel its libraries are found."""
+    install(strata, "venv")
+    shutil.copy("engine/data/testdata/records/people.parquet", strata.folder)
+    strata.write("rows.lua", 'print(#require("strata").data.parquet{"people.parquet", length=4})')
+    binary = strata.path("venv/bin/strata")
+    shown = run(strata, binary, "run", "rows.lua", code=1)
+    require("libparquet.so" in shown and "pip install 'strata[arrow]'" in shown, "what to install", shown)
+    with open(os.path.join(os.environ["TEST_SRCDIR"], "arrow/folder.txt")) as file:
+        pyarrow = file.read().strip() + "/pyarrow"
+    require(run(strata, binary, "run", "rows.lua", LIBARROW=pyarrow) == "57\n", "the rows", "")
+    os.symlink(pyarrow, glob.glob(strata.path("venv/lib/python3*/site-packages"))[0] + "/pyarrow")
+    require(run(strata, binary, "run", "rows.lua") == "57\n", "the rows", "")
 
 
 def without_torch(strata):

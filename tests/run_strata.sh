@@ -6,11 +6,13 @@ set -euo pipefail
 root=$TEST_SRCDIR/$TEST_WORKSPACE
 program=$1
 shift
-export STRATA_ENGINE=$root/lua/libstrata_engine.so
+export STRATA_ENGINE=$root/lua/libstrata_engine.so STRATA_ARROW=$root/engine/data/libstrata_arrow.so
 export STRATA_CACHE=$TEST_SRCDIR/digits STRATA_SHARE=$root HOME=$TEST_TMPDIR
 export PYTHONPATH=$root/tests:$root/tests/differential  # what tests in folders share
 readers=$TEST_SRCDIR/readers/folder.txt  # in the data of tests that read with others' packages
 [[ ! -e $readers ]] || PYTHONPATH+=:$(<"$readers")
+arrow=$TEST_SRCDIR/arrow/folder.txt  # of tests that write Parquet
+[[ ! -e $arrow ]] || PYTHONPATH+=:$(<"$arrow")
 export TMPDIR=$TEST_TMPDIR/temporary
 mkdir -p "$TMPDIR"
 /usr/bin/python3 -B "$root/$program" "$root/launcher/strata" "$root/models" "$@"

@@ -27,10 +27,12 @@ PLATFORM = "manylinux_2_36_x86_64"
 MOST_BYTES = 20_000_000
 # The paths of the loader: beside the library, and for PyTorch beside the package, where pip installs both.
 RUN_PATH = "$ORIGIN:$ORIGIN/../../torch/lib"
+ARROW_RUN_PATH = "$ORIGIN:$ORIGIN/../../pyarrow"
 CUDA_RUN_PATH = RUN_PATH + ":$ORIGIN/../../nvidia/cu13/lib:$ORIGIN/../../nvidia/nccl/lib"
 # The libraries that every Linux with this glibc has, and those that LibTorch brings.
 SYSTEM = re.compile(r"(libc|libm|libgcc_s|libstdc\+\+|ld-linux-x86-64)\.so(\.\d+)*$")
 OF_TORCH = re.compile(r"lib(torch|c10|cudart|nccl)")
+OF_ARROW = re.compile(r"lib(arrow|parquet)\.so")
 DEBIAN = "/usr/lib/x86_64-linux-gnu"
 SUMMARY = "Trains a network that a Lua script describes, cut into a pipeline of stages"
 
@@ -85,11 +87,10 @@ def version_of(files):
         return re.search(r'kVersion = "(.*)"', file.read()).group(1)
 
 
-def torch_of(files):
-    """The version of PyTorch whose libraries the engine is linked to."""
-    pins = next(path for path in files if path.endswith("wheels.txt"))
-    with open(pins) as file:
-        return re.search(r"^torch==(\S+)", file.read(), re.MULTILINE).group(1)
+def pinned(files, pins, name):
+    """The version of a package whose libraries ours are linked to."""
+    with open(next(path for path in files if path.endswith(pins))) as file:
+        return re.search(r"^%s==(\S+)" % name, file.read(), re.MULTILINE).group(1)
 
 
 def read(path):
@@ -108,8 +109,9 @@ def of_debian(wanted):
 
 
 def needed_of_debian(elf):
-    """Names of what neither every Linux nor LibTorch has."""
-    return {needed for needed in elf.needed() if not SYSTEM.match(needed) and not OF_TORCH.match(needed)}
+    """Names of what neither every Linux nor LibTorch nor Arrow has."""
+    others = (SYSTEM, OF_TORCH, OF_ARROW)
+    return {needed for needed in elf.needed() if not any(library.match(needed) for library in others)}
 
 
 def binaries(files):
@@ -119,7 +121,8 @@ def binaries(files):
     found, wanted = {}, set()
     for name, path in sorted(ours.items()):
         elf = Elf(read(path), name)
-        elf.set_run_path(CUDA_RUN_PATH if "cuda" in name else RUN_PATH)
+        paths = {"libstrata_cuda.so": CUDA_RUN_PATH, "libstrata_arrow.so": ARROW_RUN_PATH}
+        elf.set_run_path(paths.get(name, RUN_PATH))
         wanted |= needed_of_debian(elf)
         found[name] = bytes(elf.data)
     return dict(found, **of_debian(wanted))
@@ -140,7 +143,7 @@ def shared(files):
         folder = re.search(r"(?:^|/)((?:docs|models)(?:/.*)?)/[^/]*$", path)
         if folder:
             found[folder.group(1) + "/" + name] = read(path)
-        elif ending in places and name != "wheels.txt":
+        elif ending in places and name not in ("arrow.txt", "wheels.txt"):
             found[places[ending] + "/" + name] = read(path)
         elif ending == ".md":
             found["docs/" + name] = read(path)
@@ -172,7 +175,7 @@ def wheel(version, tree, files):
         entries["strata/" + name] = (text, False)
     page = tree["share/man/man1/strata.1"]
     entries["strata-%s.data/data/share/man/man1/strata.1" % version] = page
-    entries[info + "/METADATA"] = (metadata(version, torch_of(files)).encode(), False)
+    entries[info + "/METADATA"] = (metadata(version, files).encode(), False)
     entries[info + "/WHEEL"] = (("Wheel-Version: 1.0\nGenerator: strata tools/make_package.py\n"
                                  "Root-Is-Purelib: false\nTag: py3-none-%s\n" % PLATFORM).encode(), False)
     entries[info + "/entry_points.txt"] = (b"[console_scripts]\nstrata = strata.__main__:main\n", False)
@@ -189,9 +192,11 @@ def wheel(version, tree, files):
     return buffer.getvalue()
 
 
-def metadata(version, torch):
+def metadata(version, files):
     return ("Metadata-Version: 2.1\nName: strata\nVersion: %s\nSummary: %s\n"
-            "Requires-Python: >=3.8\nRequires-Dist: torch==%s\n" % (version, SUMMARY, torch))
+            "Requires-Python: >=3.8\nRequires-Dist: torch==%s\n"
+            "Provides-Extra: arrow\nRequires-Dist: pyarrow==%s; extra == \"arrow\"\n"
+            % (version, SUMMARY, pinned(files, "wheels.txt", "torch"), pinned(files, "arrow.txt", "pyarrow")))
 
 
 def digest(data):

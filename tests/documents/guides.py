@@ -46,7 +46,7 @@ def prepare(strata):
 
 def environment_of(strata):
     folders = [strata.path(".site")]
-    for package in ["pytorch", "peft"]:
+    for package in ["pytorch", "peft", "arrow"]:
         listed = os.path.join(os.path.dirname(strata.root), package, "folder.txt")
         if os.path.exists(listed):
             with open(listed) as file:

@@ -48,11 +48,12 @@ def main():
     require(linked <= packages, "all that is linked", "%s are missing" % sorted(linked - packages))
     for header in ("nlohmann-json3-dev", "libxxhash-dev", "libgloo-dev"):
         require(header in packages, header, page)
-    for binary in ("launcher/strata", "lua/libstrata_engine.so"):
+    for binary in ("launcher/strata", "lua/libstrata_engine.so", "engine/data/libstrata_arrow.so"):
         with open(os.path.join(ROOT, binary), "rb") as file:
             elf = make_package.Elf(file.read(), binary)
         for needed in elf.needed():
-            known = make_package.SYSTEM.match(needed) or make_package.OF_TORCH.match(needed)
+            of_others = (make_package.SYSTEM, make_package.OF_TORCH, make_package.OF_ARROW)
+            known = any(library.match(needed) for library in of_others)
             require(known or "`%s`" % needed in page, "%s, which %s needs" % (needed, binary), page)
     print("%d packages" % len(packages))
 

@@ -112,7 +112,8 @@ RecordFiles FindRecords(const std::string& format, const std::string& path,
       files = {one.source, found, files.given};
     }
   } else if (is_pattern) {
-    files.paths = FilesIn(whole.parent_path(), whole.filename().string());
+    const fs::path folder = whole.parent_path();
+    files.paths = FilesIn(folder.empty() ? "." : folder, whole.filename().string());
   } else {
     files.paths = {whole.string()};
   }

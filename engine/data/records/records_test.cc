@@ -10,6 +10,7 @@
 
 #include "engine/base/testing.h"
 #include "engine/data/files/image_file.h"
+#include "engine/data/records/record_files.h"
 #include "engine/data/testing.h"
 #include "engine/data/testing_sources.h"
 
@@ -175,6 +176,11 @@ TEST_F(RecordsTest, FilesOfAFolderAndOfAPatternFollowEachOtherByName) {
   EXPECT_EQ(Floats(*rows("d"), 13), Floats(*rows("d/a.parquet"), 3));
   EXPECT_THAT(strata::ErrorOf([&] { rows("d/c*"); }),
               HasSubstr("d/c*: expected files as \"*.parquet\""));
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_ / "d");
+  EXPECT_EQ(data::FindRecords("parquet", "b-*", {}).paths,
+            (std::vector<std::string>{"./b-1.parquet", "./b-2.parquet"}));
+  fs::current_path(before);
   Copy("people.tar", "d/a.tar");
   EXPECT_THAT(
       ErrorOf("chat",
@@ -224,6 +230,15 @@ TEST_F(RecordsTest, ErrorsNameTheFileTheRecordAndTheNearestName) {
       {parquet,
        {{"image", "text"}, {"size", 4}},
        "people.parquet: the column \"text\" has the type string; expected images as binary"},
+      {{"parquet", "hole.parquet"},
+       {{"image", "image"}, {"size", 4}},
+       "hole.parquet: row 1: \"image\" expects the bytes of an image, got nothing"},
+      {{"parquet", "twice.parquet"},
+       {{"columns", Value::List{"a"}}},
+       "twice.parquet: no whole Parquet file: two columns have the name \"a\""},
+      {{"arrow", "coded.stream.arrow"},
+       {{"text", "word"}, {"length", 4}},
+       "coded.stream.arrow: no whole Arrow stream: dictionary-encoded columns are read from files"},
       {{"parquet", "nothing.parquet"},
        {{"image", "image"}, {"size", 4}},
        "nothing.parquet: expected images in \"image\", but the file has more rows than bytes"},
@@ -274,6 +289,13 @@ TEST_F(RecordsTest, FilesOfAnotherSchemaAreRefusedByName) {
   EXPECT_THAT(error({{"columns", Value::List{"label"}}, {"target", "word"}}),
               HasSubstr("b.jsonl:1: there is no \"label\""));
   EXPECT_THAT(error({{"text", "word"}}), HasSubstr("b.jsonl:1: \"word\" expects a text"));
+}
+
+TEST_F(RecordsTest, StreamsNeedTheMarkAtTheirEnd) {
+  const std::string whole = Content(People("people.stream.arrow"));
+  const std::string cut = Write("cut.arrow", whole.substr(0, whole.size() - 8));
+  EXPECT_EQ(ErrorOf("arrow", MakeDataSource("arrow", {}, {{"path", cut}, {"length", 4}}, "")),
+            cut + ": no whole Arrow stream: it is cut off: the mark at its end is missing");
 }
 
 /// Every file that is cut off anywhere gives an error, or all of the records.

@@ -73,8 +73,19 @@ TEST(TarFile, ReadsUstarPaxAndGnu) {
       Member("x", "hey") + Member("d/", "", '5') + in_folder + "F" + block + Sealed(binary) + "hi" +
       std::string(510, '\0') + Member("@Long", "gnu/name.txt", 'L') + Member("short", "1") +
       Member("pax", "16 path=pax/nam\n10 size=2\n", 'x') + Header("p", 0) + "ab" +
-      std::string(510, '\0') + Member("g", "12 comment=a\n", 'g') + Member("last", "");
-  EXPECT_EQ(Read(tar + End()), "x=hey a/b/f=F big=hi gnu/name.txt=1 pax/nam=ab last=");
+      std::string(510, '\0') + Member("g", "12 comment=a\n", 'g') + Member("link", "long", 'K') +
+      Member("old", "o", '\0') + Member("near", "n", '7') + Member("last", "");
+  EXPECT_EQ(Read(tar + End()), "x=hey a/b/f=F big=hi gnu/name.txt=1 pax/nam=ab old=o near=n last=");
+}
+
+TEST(TarFile, ChecksumsMayAddSignedBytes) {
+  std::string header = Header("\xff", 0);
+  int64_t sum = 0;
+  for (size_t i = 0; i < header.size(); ++i) {
+    sum += i >= 148 && i < 156 ? ' ' : static_cast<signed char>(header[i]);
+  }
+  header.replace(148, 6, Octal(sum, 7));
+  EXPECT_EQ(Read(header + End()), "\xff=");
 }
 
 TEST(TarFile, BrokenTarsAreRefusedWithTheOffset) {

@@ -3,7 +3,8 @@
 
 people.jsonl, .parquet (row groups of 4, zstd), .stream.arrow (batches of 4, as Hugging Face's data sets),
 .file.arrow (lz4, words as a dictionary), .tar (each record's fields as JSON, a text, a class and an image); and
-nothing.parquet, 100,000 images that are null.
+what is refused: nothing.parquet (100,000 images that are null), hole.parquet (one of two), twice.parquet (two columns of
+one name), coded.stream.arrow (words as a dictionary, which only files may have).
 """
 
 import io
@@ -53,6 +54,11 @@ def main():
         writer.write_table(coded, max_chunksize=4)
     nothing = pa.table({"image": pa.nulls(100_000, pa.binary())})  # in fewer bytes than rows
     pa.parquet.write_table(nothing, HERE / "nothing.parquet")
+    pa.parquet.write_table(pa.table({"image": pa.array([images[1], None], pa.binary())}), HERE / "hole.parquet")
+    pa.parquet.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]), HERE / "twice.parquet")
+    words = pa.table({"word": pa.array(["red", "green"]).dictionary_encode()})
+    with pa.ipc.new_stream(HERE / "coded.stream.arrow", words.schema) as writer:
+        writer.write_table(words)
     with tarfile.open(HERE / "people.tar", "w", format=tarfile.PAX_FORMAT) as tar:
         for i, one in enumerate(records):
             key = "a/" + "long" * 40 + "/%06d" % i if i == 3 else "a/%06d" % i
