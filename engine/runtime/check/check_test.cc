@@ -265,7 +265,7 @@ TEST(Check, ReplicasNoticeWhatHappensBetweenCheckedSteps) {
   for (const int replicas : {2, 3}) {
     const Case c = {"replicas", 1, replicas, Scheduled("1f1b", 1)};
     const Job job = JobOf(c, {{"check", MapOf({{"every", 3}})}});
-    const std::string error = TrainWith(job, "1:unchecked:5").error;
+    const std::string error = TrainWith(job, "1:unchecked:4").error;
     const char* text = replicas == 2
                            ? "rank 0 on .* and rank 1 on .* are replicas, but have different param"
                            : "taken: rank 1 on .* has other parameters or optimizer states than";

@@ -320,11 +320,12 @@ void StepCheck::CheckReplicas(const std::vector<Value>& reports) const {
     const auto size = [](const auto& entry) { return entry.second.size(); };
     const auto most = std::ranges::max_element(by_bits, {}, size);
     const bool is_decided = 2 * most->second.size() > static_cast<size_t>(context_.replicas);
-    std::vector<std::string> names;
+    std::set<int> others;
     for (const auto& [bits, some] : by_bits) {
-      if (is_decided && bits == most->first) continue;
-      for (const int rank : some) names.push_back(NameOf(rank, reports));
+      if (!is_decided || bits != most->first) others.insert(some.begin(), some.end());
     }
+    std::vector<std::string> names;
+    for (const int other : others) names.push_back(NameOf(other, reports));
     Refuse(Str(Join(names, " and "), names.size() == 1 ? " has" : " have",
                is_decided ? " other parameters or optimizer states than the other replicas"
                           : " are replicas, but have different parameters or optimizer states"));
