@@ -87,6 +87,12 @@ TEST_F(RecordsTest, ColumnsAndLabelsAreThoseOfTheRecord) {
   EXPECT_EQ(Floats(*data, 3), (std::vector<float>{-0.25, 1.5, -1.5, 9}));
   EXPECT_EQ(Ints(*data, 3, true), std::vector<int64_t>{2}) << "blue, green, red";
   EXPECT_EQ(data->class_names(), (std::vector<std::string>{"blue", "green", "red"}));
+  const auto without = OpenPeople(kForms[0], {{"columns", Value::List{"score", "point"}},
+                                              {"target", "gone"},
+                                              {"task", "numbers"},
+                                              {"targets", false},
+                                              {"like", People("people.parquet")}});
+  EXPECT_EQ(Floats(*without, 3), Floats(*data, 3)) << "predictions need no target";
 }
 
 TEST_F(RecordsTest, ChatsAndPackedTextsOfEveryFormatAreThoseOfJsonLines) {
