@@ -173,10 +173,7 @@ class Images : public WithLabels {
         what_(What(spec, size(), Str("images of ", side_, "x", side_), files)) {
     at_once_ = this->prepared().facts["at_once"].as_int();
     window_ = spec.options["window"].is_null() ? 0 : spec.options["window"].as_int();
-    // A window touches the blocks of its runs (SampleOrder::Windowed()), and half of those again
-    // where runs begin inside of a block.
-    const int64_t blocks = at_once_ > 0 ? window_ / at_once_ : 0;
-    const auto cache = MakeBlockCache(static_cast<size_t>(2 * blocks + 4));
+    const auto cache = MakeBlockCache(BlocksOfWindow(window_, at_once_));
     for (size_t i = 0; i < paths_.size(); ++i) files_.push_back(files.Open(i, cache));
   }
   TensorSpec input() const override { return {{channels_, side_, side_}, DType::kFloat32}; }

@@ -3,13 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <list>
 #include <thread>
 
 #include "engine/base/testing.h"
 #include "engine/data/files/image_file.h"
+#include "engine/data/records/record_files.h"
+#include "engine/data/sample_order.h"
 #include "engine/data/testing.h"
 #include "engine/data/testing_sources.h"
 
@@ -188,6 +192,51 @@ TEST_F(RecordsTest, FilesOfAFolderAndOfAPatternFollowEachOtherByName) {
                   "chat", {},
                   {{"path", (folder_ / "d").string()}, {"template", "chatml"}, {"length", 9}}, "")),
       HasSubstr("has files of several formats"));
+TEST_F(RecordsTest, APartOfDataWithAWindowKeepsItsOrder) {
+  const auto part = [&](Value::Map options) {
+    options.insert(options.end(),
+                   {{"path", People("people.parquet")}, {"columns", Value::List{"score"}}});
+    const Value source = MakeDataSource("parquet", {}, options, "");
+    const auto data = OpenDataset(
+        SpecOf(MakeDataStep("part", source, {}, {{"begin", 0}, {"end", 7}, {"seed", 1}}, ""),
+               context_),
+        context_);
+    std::vector<float> scores;
+    for (int64_t i = 0; i < data->size(); ++i) scores.push_back(Floats(*data, i)[0]);
+    return scores;
+  };
+  std::vector<float> expected = part({});
+  EXPECT_FALSE(std::ranges::is_sorted(expected));
+  std::ranges::sort(expected);
+  EXPECT_EQ(part({{"window", 4}}), expected);
+}
+
+/// The number of blocks that are decoded in an epoch, if the last ones are kept.
+int64_t Decoded(int64_t size, int64_t window, int64_t rows_at_once) {
+  const SampleOrder order = SampleOrder::Windowed(size, window, 7);
+  const size_t most = data::BlocksOfWindow(window, rows_at_once);
+  std::list<int64_t> kept;
+  int64_t decoded = 0;
+  for (int64_t place = 0; place < size; ++place) {
+    const int64_t block = order[place] / rows_at_once;
+    const auto found = std::ranges::find(kept, block);
+    decoded += found == kept.end();
+    if (found != kept.end()) kept.erase(found);
+    kept.push_front(block);
+    if (kept.size() > most) kept.pop_back();
+  }
+  return decoded;
+}
+
+TEST_F(RecordsTest, AWindowDecodesBlocksAboutOnceForEachRun) {
+  constexpr int64_t kSize = 50'000;
+  for (const int64_t rows_at_once : {100, 1000}) {
+    for (const int64_t window : {160, 1600, 10'000, 16'000, 40'000}) {
+      const int64_t runs = kSize / (window / SampleOrder::kRuns), blocks = kSize / rows_at_once;
+      EXPECT_LE(Decoded(kSize, window, rows_at_once), (runs + blocks) * 11 / 10)
+          << window << " " << rows_at_once;
+    }
+  }
 }
 
 TEST_F(RecordsTest, ErrorsNameTheFileTheRecordAndTheNearestName) {
