@@ -183,8 +183,18 @@ TEST_F(RecordsTest, FilesOfAFolderAndOfAPatternFollowEachOtherByName) {
   EXPECT_EQ(rows("d")->size(), 30);
   EXPECT_EQ(rows("d/b-*.parquet")->size(), 20);
   EXPECT_EQ(Floats(*rows("d"), 13), Floats(*rows("d/a.parquet"), 3));
-  EXPECT_THAT(strata::ErrorOf([&] { rows("d/c*"); }),
-              HasSubstr("d/c*: expected files as \"*.parquet\""));
+  EXPECT_THAT(strata::ErrorOf([&] { rows("d/x*"); }),
+              HasSubstr("d/x*: expected files as \"*.parquet\""));
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_ / "d");  // where a script's name has no folder, patterns have none
+  EXPECT_EQ(data::FindRecords("parquet", "b-*.parquet", context_).paths.size(), 2);
+  fs::current_path(before);
+  for (const char* path : {"d/b-{1..2}.parquet", "*/b-*.parquet"}) {
+    EXPECT_THAT(strata::ErrorOf([&] { rows(path); }),
+                HasSubstr("several files are a folder, or a path whose last part has \"*\""));
+  }
+  fs::create_symlink("nowhere", folder_ / "d/c.parquet");
+  EXPECT_THAT(strata::ErrorOf([&] { rows("d"); }), HasSubstr("d/c.parquet"));
   Copy("people.tar", "d/a.tar");
   EXPECT_THAT(
       ErrorOf("chat",
@@ -192,6 +202,22 @@ TEST_F(RecordsTest, FilesOfAFolderAndOfAPatternFollowEachOtherByName) {
                   "chat", {},
                   {{"path", (folder_ / "d").string()}, {"template", "chatml"}, {"length", 9}}, "")),
       HasSubstr("has files of several formats"));
+TEST_F(RecordsTest, OfASavedDataSetTheFilesOfItsStateAreRead) {
+  for (const char* name : {"d/train/data-0.arrow", "d/train/data-1.arrow",
+                           "d/train/cache-1f.arrow"}) {  // as map() leaves
+    Copy("people.stream.arrow", name);
+  }
+  Write("d/train/state.json",
+        R"({"_data_files": [{"filename": "data-1.arrow"}, {"filename": "data-0.arrow"}]})");
+  const std::string all = (folder_ / "d").string(), train = all + "/train";
+  for (const char* format : {"arrow", ""}) {
+    EXPECT_THAT(data::FindRecords(format, train, context_).paths,
+                testing::ElementsAre(train + "/data-1.arrow", train + "/data-0.arrow"));
+    EXPECT_THAT(strata::ErrorOf([&] { data::FindRecords(format, all, context_); }),
+                HasSubstr("got none; the folder " + train + " has some"));
+  }
+}
+
 TEST_F(RecordsTest, APartOfDataWithAWindowKeepsItsOrder) {
   const auto part = [&](Value::Map options) {
     options.insert(options.end(),
