@@ -218,6 +218,14 @@ TEST_F(RecordsTest, OfASavedDataSetTheFilesOfItsStateAreRead) {
   }
 }
 
+TEST_F(RecordsTest, ViewsOfTextsAndBytesAreRead) {
+  const auto data =
+      OpenPeople({"arrow", "views.arrow"}, {{"image", "image"}, {"size", 8}, {"target", "word"}});
+  EXPECT_EQ(data->class_names(), (std::vector<std::string>{"a word that lies elsewhere", "short"}));
+  EXPECT_EQ(Ints(*data, 1, true), std::vector<int64_t>{0});
+  EXPECT_EQ(Floats(*data, 1), Floats(*OpenPeople(kForms[0], {{"image", "image"}, {"size", 8}}), 1));
+}
+
 TEST_F(RecordsTest, APartOfDataWithAWindowKeepsItsOrder) {
   const auto part = [&](Value::Map options) {
     options.insert(options.end(),
@@ -308,6 +316,13 @@ TEST_F(RecordsTest, ErrorsNameTheFileTheRecordAndTheNearestName) {
       {{"parquet", "nothing.parquet"},
        {{"image", "image"}, {"size", 4}},
        "nothing.parquet: expected images in \"image\", but the file has more rows than bytes"},
+      {{"parquet", "wrong.parquet"},
+       {{"image", "image"}, {"size", 4}},
+       "wrong.parquet: row 0: \"image\" expects the bytes of an image, got nothing; paths are not "
+       "followed, but Hugging Face's save_to_disk() writes the images themselves"},
+      {{"parquet", "wrong.parquet"},
+       {{"text", "text"}, {"length", 4}},
+       "wrong.parquet: row 1: \"text\": invalid UTF-8 byte at index 4: 0xFF"},
       {tar,
        {{"text", "txtt"}, {"length", 4}},
        "people.tar: sample \"a/000000\": there is no \"txtt\"; did you mean \"txt\"?"},
