@@ -169,6 +169,7 @@ class Images : public WithLabels {
         field_(spec.options["image"].as_string()),
         side_(static_cast<int>(spec.options["size"].as_int())),
         channels_(static_cast<int>(spec.options["channels"].as_int())),
+        is_tar_(files.format == "webdataset"),
         paths_(files.paths),
         what_(What(spec, size(), Str("images of ", side_, "x", side_), files)) {
     at_once_ = this->prepared().facts["at_once"].as_int();
@@ -193,15 +194,15 @@ class Images : public WithLabels {
                 sizeof(place));
     const auto file = static_cast<size_t>(place.file);
     const std::string bytes = files_[file]->ReadBytes(place.bytes, field_);
-    const bool is_tar = place.bytes.size > 0;
     const Image image = DecodeImage(
-        bytes, channels_, side_, Str(paths_[file], is_tar ? ": byte " : ": row ", place.bytes.at));
+        bytes, channels_, side_, Str(paths_[file], is_tar_ ? ": byte " : ": row ", place.bytes.at));
     ResizeToPlanes(image, side_, side_, true, reinterpret_cast<float*>(input));
   }
 
  private:
   const std::string field_;
   const int side_, channels_;
+  const bool is_tar_;
   const std::vector<std::string> paths_;
   const std::string what_;
   int64_t at_once_ = 0, window_ = 0;
