@@ -143,8 +143,8 @@ class ArrowRecords : public RecordFile {
     for (size_t block = 0; block < arrow.ends().size(); ++block) {
       arrow.ReadBlock(block, columns, [&](int64_t row, const Value& record) {
         body({record, Str(path(), ": row ", row), {row, 0}});
+        progress.At(row + 1);
       });
-      progress.At(arrow.ends()[block]);
       mapped_.Release(mapped_.bytes().size());
     }
   }

@@ -82,11 +82,14 @@ void AppendNumbers(const Value& value, std::span<const int64_t> shape, const std
     numbers.push_back(value.is_bool() ? value.as_bool() : static_cast<float>(value.as_double()));
     if (std::isfinite(numbers.back())) return;
   }
-  const bool is_list = !shape.empty() && value.is_list() && std::ssize(value.as_list()) == shape[0];
+  const bool is_list =
+      !shape.empty() && shape[0] > 0 && value.is_list() && std::ssize(value.as_list()) == shape[0];
   if (!is_list) {
     throw WorldError(Str(where, ": \"", field, "\" expects ",
                          shape.empty() ? std::string("a finite number")
-                                       : Str("a list of ", shape[0], ", as the first record has"),
+                         : shape[0] == 0
+                             ? std::string("numbers, since a sample has no empty inputs")
+                             : Str("a list of ", shape[0], ", as the first record has"),
                          ", got ", value.Describe()));
   }
   for (const Value& one : value.as_list()) {

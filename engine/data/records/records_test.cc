@@ -202,6 +202,8 @@ TEST_F(RecordsTest, FilesOfAFolderAndOfAPatternFollowEachOtherByName) {
                   "chat", {},
                   {{"path", (folder_ / "d").string()}, {"template", "chatml"}, {"length", 9}}, "")),
       HasSubstr("has files of several formats"));
+}
+
 TEST_F(RecordsTest, OfASavedDataSetTheFilesOfItsStateAreRead) {
   for (const char* name : {"d/train/data-0.arrow", "d/train/data-1.arrow",
                            "d/train/cache-1f.arrow"}) {  // as map() leaves
@@ -370,6 +372,11 @@ TEST_F(RecordsTest, FilesOfAnotherSchemaAreRefusedByName) {
   EXPECT_THAT(error({{"columns", Value::List{"label"}}, {"target", "word"}}),
               HasSubstr("b.jsonl:1: there is no \"label\""));
   EXPECT_THAT(error({{"text", "word"}}), HasSubstr("b.jsonl:1: \"word\" expects a text"));
+  Write("d/a.jsonl", "{\"x\": []}\n");
+  EXPECT_THAT(
+      error({{"columns", Value::List{"x"}}}),
+      HasSubstr(
+          "a.jsonl:1: \"x\" expects numbers, since a sample has no empty inputs, got the list"));
 }
 
 /// Every file that is cut off anywhere gives an error, or all of the records.
