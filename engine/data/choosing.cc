@@ -51,6 +51,16 @@ std::unique_ptr<Dataset> Ordered(std::shared_ptr<const Dataset> of, SampleOrder 
       std::move(how));
 }
 
+/// The samples with these indices.
+std::unique_ptr<Dataset> Listed(std::shared_ptr<const Dataset> of, std::vector<int64_t> indices,
+                                std::string how) {
+  const int64_t size = std::ssize(indices);
+  return std::make_unique<Chosen>(
+      std::move(of), size,
+      [indices = std::move(indices)](int64_t index) { return indices[static_cast<size_t>(index)]; },
+      std::move(how));
+}
+
 class Concat : public Step {
  public:
   explicit Concat(StepInputs parts)
@@ -142,7 +152,14 @@ std::unique_ptr<Dataset> OpenPart(const Value& options, StepInputs of,
   const SampleOrder all = seed.is_null()
                               ? SampleOrder(size)
                               : SampleOrder::Shuffled(size, static_cast<uint64_t>(seed.as_int()));
-  return Ordered(of[0], all.Part(begin, end), Str("samples ", begin, " to ", end - 1));
+  const SampleOrder part = all.Part(begin, end);
+  const std::string how = Str("samples ", begin, " to ", end - 1);
+  if (seed.is_null() || FindOption(options, "window").is_null()) return Ordered(of[0], part, how);
+  // Windows shuffle samples that are read together, so a part keeps them together.
+  std::vector<int64_t> indices;
+  for (int64_t place = 0; place < part.size(); ++place) indices.push_back(part[place]);
+  std::ranges::sort(indices);
+  return Listed(of[0], std::move(indices), how);
 }
 
 std::unique_ptr<Dataset> OpenTake(const Value& options, StepInputs of, const DatasetContext&) {
@@ -200,11 +217,8 @@ std::unique_ptr<Dataset> OpenFilter(const Value& options, StepInputs of,
     throw ConfigError(Str(function.where, ": the filter keeps none of the ",
                           FormatCount(of[0]->size()), " samples"));
   }
-  const auto size = static_cast<int64_t>(kept.size());
-  return std::make_unique<Chosen>(
-      of[0], size,
-      [kept = std::move(kept)](int64_t index) { return kept[static_cast<size_t>(index)]; },
-      Str("filtered: ", FormatCount(size)));
+  const std::string how = Str("filtered: ", FormatCount(std::ssize(kept)));
+  return Listed(of[0], std::move(kept), how);
 }
 
 }  // namespace strata::data

@@ -2,6 +2,7 @@
 // users' sizes.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,6 +43,17 @@ std::string Repeated(const std::string& line, size_t bytes) {
   std::string text;
   while (text.size() < bytes) text += line;
   return text;
+}
+
+TEST_F(LargeFiles, AFileMayBeLargerThanTheMemory) {
+  struct sysinfo machine = {};
+  ASSERT_EQ(::sysinfo(&machine), 0);
+  const auto bytes = 2 * (machine.totalram + machine.totalswap) * machine.mem_unit;
+  const std::string path = Write("sparse", "");
+  std::filesystem::resize_file(path, bytes);  // has no blocks on the disk
+  const data::MappedFile file(path, "a file");
+  EXPECT_EQ(file.text().size(), bytes);
+  EXPECT_EQ(file.text().back(), '\0');
 }
 
 TEST_F(LargeFiles, BytesStayInFiles) {

@@ -618,6 +618,14 @@ TEST(Data, AFileOfAnotherKindIsReadAsTheJobsWas) {
   const Value packed = MakeDataStep("pack", lines, {64}, {}, "");
   EXPECT_THAT(ErrorOf([&] { ReadingInput(packed, "new.jsonl", "net.lua:1"); }),
               HasSubstr("net.lua:1: input: the job's data is packed, so a row would hold several"));
+  const Value rows = MakeDataSource("parquet", {"a.parquet"}, {{"columns", Value::List{"x"}}}, "");
+  const Value arrow = ReadingInput(rows, "new.arrow", "");
+  EXPECT_EQ(arrow["source"], Value("arrow"));
+  EXPECT_EQ(arrow["path"], Value("new.arrow"));
+  EXPECT_EQ(arrow["columns"], rows["columns"]);
+  EXPECT_EQ(ReadingInput(rows, "/", "")["source"], Value("parquet")) << "a folder of its files";
+  const Value photos = MakeDataSource("parquet", {"a.parquet"}, {{"image", "x"}, {"size", 8}}, "");
+  EXPECT_EQ(ReadingInput(photos, "/", "")["source"], Value("image_folder"));
   const Value cifar = MakeDataSource("cifar10", {"data"}, {{"size", 72}}, "");
   const Value crops = MakeDataStep(
       "one_hot", MakeDataStep("random_crop", cifar, {64}, {{"padding", 4}}, ""), {}, {}, "");

@@ -48,6 +48,13 @@ const std::vector<Reader> kReaders = {
     {"image_folder", "path", {".jpg", ".jpeg", ".png", ""}},
 };
 
+/// Sources of records, which have the same options.
+constexpr std::array kRecords = {"jsonl", "parquet", "arrow", "webdataset"};
+
+bool IsOfRecords(const std::string& kind) {
+  return std::ranges::find(kRecords, kind) != kRecords.end();
+}
+
 const Reader* ReaderOf(const std::string& path) {
   std::string ending = Lower(std::filesystem::path(path).extension().string());
   std::error_code unknown;
@@ -99,8 +106,11 @@ Value Replaced(const Value& source, const std::string& path, const std::string& 
   const std::string kind = source.is_map() ? source["source"].as_string() : "";
   const auto own = std::ranges::find(kReaders, kind, &Reader::source);
   const Reader* reader = ReaderOf(path);
-  const bool is_folder_of_text = kind == "text" && reader && reader->endings.back().empty();
-  if (own != kReaders.end() && (!reader || is_folder_of_text)) reader = &*own;
+  std::error_code unknown;
+  const bool is_folder = reader && std::filesystem::is_directory(path, unknown);
+  const bool reads_folders =
+      kind == "text" || (IsOfRecords(kind) && FindOption(source, "image").is_null());
+  if (own != kReaders.end() && (!reader || (is_folder && reads_folders))) reader = &*own;
   if (!reader) {
     std::vector<std::string> endings;
     for (const Reader& known : kReaders) {
@@ -112,7 +122,9 @@ Value Replaced(const Value& source, const std::string& path, const std::string& 
   }
   CheckScaled(source, *reader, path, where);
   Value replaced = source;
-  if (kind != reader->source) {
+  if (IsOfRecords(kind) && IsOfRecords(reader->source)) {
+    replaced.Set("source", reader->source);
+  } else if (kind != reader->source) {
     replaced = MakeDataSource(reader->source, {}, {{reader->option, path}}, where);
     for (const char* option : kCarriedOver) {
       const Value* const own_value = source.is_map() ? source.Find(option) : nullptr;

@@ -37,9 +37,11 @@ bool Earlier(const RankEnd& a, const RankEnd& b) {
 std::string HowItVanished(int status) {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    const bool maybe_memory = signal == SIGKILL;
-    return Str("was ended by ", SignalName(signal),
-               maybe_memory ? "; if nobody killed it, the machine ran out of memory" : "");
+    const char* const maybe =
+        signal == SIGKILL  ? "; if nobody killed it, the machine ran out of memory"
+        : signal == SIGBUS ? "; a file that it had mapped became shorter, or a disk failed"
+                           : "";
+    return Str("was ended by ", SignalName(signal), maybe);
   }
   const int code = WEXITSTATUS(status);
   if (code == 0) return "ended before its work was done";

@@ -206,6 +206,9 @@ TEST(SummaryTest, SaysHowARankVanished) {
   EXPECT_EQ(Summary(Vanished(0, SIGKILL), 1, 2),
             "rank 1 was ended by signal 9 (SIGKILL); if nobody killed it, the machine ran out of "
             "memory");
+  EXPECT_EQ(Summary(Vanished(0, SIGBUS), 1, 2),
+            "rank 1 was ended by signal 7 (SIGBUS); a file that it had mapped became shorter, or a "
+            "disk failed");
   EXPECT_EQ(Summary(Vanished(0, ExitedWith(3)), 0, 2),
             "rank 0 exited with code 3 without saying why");
   EXPECT_EQ(Summary(Vanished(0, kExited), 0, 2), "rank 0 ended before its work was done");

@@ -27,8 +27,10 @@ MappedFile::MappedFile(const std::string& path, std::string_view expected) : pat
   const InputFile file(path, expected);
   size_ = static_cast<size_t>(file.size());
   if (size_ == 0) return;
-  // The mapping is private: a write to a page copies the page, and the file does not change.
-  void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd(), 0);
+  // The mapping is private: a write to a page copies the page, and the file does not change. The
+  // system need not reserve memory for such copies, so files may be larger than the memory.
+  constexpr int kFlags = MAP_PRIVATE | MAP_NORESERVE;
+  void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, kFlags, file.fd(), 0);
   if (memory == MAP_FAILED) ThrowErrno(Str("cannot map ", path));
   bytes_ = static_cast<const std::byte*>(memory);
 }

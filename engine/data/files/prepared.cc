@@ -95,8 +95,8 @@ class FileWriter : public PreparedWriter {
   std::unique_ptr<OutputFile> file_;
 };
 
-/// The size, the time of the last change and the inode of a file, as text; "" if there is none.
-std::string StampOf(const std::string& path, int64_t& bytes) {
+/// StampOf() that adds the size to `bytes`.
+std::string StampAndCount(const std::string& path, int64_t& bytes) {
   struct stat now = {};
   if (::stat(path.c_str(), &now) != 0) return "";
   bytes += now.st_size;
@@ -212,6 +212,11 @@ int64_t PreparedWriter::Align() {
   return written_;
 }
 
+std::string StampOf(const std::string& path) {
+  int64_t ignored = 0;
+  return StampAndCount(path, ignored);
+}
+
 Prepared Prepare(const PreparedKey& key, const std::function<Value(PreparedWriter&)>& build) {
   std::string name = key.what, stamps = key.what;
   int64_t bytes = 0, ignored = 0;
@@ -219,7 +224,7 @@ Prepared Prepare(const PreparedKey& key, const std::function<Value(PreparedWrite
     std::error_code error;  // without a current folder the path stays as it is
     const std::string path = fs::absolute(file, error).lexically_normal().string();
     name += "\n" + path;
-    stamps += Str("\n", path, ": ", StampOf(file, size));
+    stamps += Str("\n", path, ": ", StampAndCount(file, size));
   };
   for (const std::string& file : key.files) add(file, bytes);
   if (!key.tokenizer.empty()) add(key.tokenizer, ignored);

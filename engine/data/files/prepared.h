@@ -51,6 +51,9 @@ struct PreparedKey {
 /// Files smaller than this together are read anew by every process, without a copy in the cache.
 inline constexpr int64_t kLeastPrepared = int64_t{8} << 20;
 
+/// The size, the time of the last change and the inode of a file, as text; "" if there is none.
+std::string StampOf(const std::string& path);
+
 /// Returns the data that `build` writes; its result becomes Prepared::facts, so it must survive
 /// JSON. The cache folder keeps the data of large files in "prepared/", under the key, and with the
 /// size, the time of the last change and the inode of each file. Of several processes that ask at

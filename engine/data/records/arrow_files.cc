@@ -8,6 +8,7 @@
 #include <arrow/io/memory.h>
 #include <arrow/ipc/api.h>
 #include <arrow/util/float16.h>
+#include <arrow/util/utf8.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 
@@ -18,6 +19,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/base/value_json.h"
 #include "engine/data/records/arrow_library.h"
 
 namespace strata::data {
@@ -40,8 +42,10 @@ void CheckType(const arrow::DataType& type, const std::string& where) {
     case Type::DOUBLE:
     case Type::STRING:
     case Type::LARGE_STRING:
+    case Type::STRING_VIEW:
     case Type::BINARY:
     case Type::LARGE_BINARY:
+    case Type::BINARY_VIEW:
     case Type::DICTIONARY:
       return;
     case Type::LIST:
@@ -57,6 +61,7 @@ void CheckType(const arrow::DataType& type, const std::string& where) {
   }
 }
 
+/// Throws WorldError for a text that is not UTF-8, which Parquet's reader does not check.
 Value ToValue(const arrow::Array& array, int64_t i);
 
 template <class List>
@@ -92,8 +97,15 @@ Value FloatAt(const arrow::Array& array, int64_t i) {
 }
 
 template <class Bytes>
-Value TextAt(const arrow::Array& array, int64_t i) {
-  return std::string_view(static_cast<const Bytes&>(array).GetView(i));
+std::string_view BytesAt(const arrow::Array& array, int64_t i) {
+  return static_cast<const Bytes&>(array).GetView(i);
+}
+
+template <class Bytes>
+Value Utf8At(const arrow::Array& array, int64_t i) {
+  const std::string_view text = BytesAt<Bytes>(array, i);
+  if (!arrow::util::ValidateUTF8(text)) throw WorldError(Utf8Trouble(text));
+  return text;
 }
 
 Value ToValue(const arrow::Array& array, int64_t i) {
@@ -126,13 +138,17 @@ Value ToValue(const arrow::Array& array, int64_t i) {
                  static_cast<const arrow::HalfFloatArray&>(array).Value(i))
           .ToDouble();
     case Type::STRING:
-      return TextAt<arrow::StringArray>(array, i);
+      return Utf8At<arrow::StringArray>(array, i);
     case Type::LARGE_STRING:
-      return TextAt<arrow::LargeStringArray>(array, i);
+      return Utf8At<arrow::LargeStringArray>(array, i);
+    case Type::STRING_VIEW:
+      return Utf8At<arrow::StringViewArray>(array, i);
     case Type::BINARY:
-      return TextAt<arrow::BinaryArray>(array, i);
+      return Utf8At<arrow::BinaryArray>(array, i);
     case Type::LARGE_BINARY:
-      return TextAt<arrow::LargeBinaryArray>(array, i);
+      return Utf8At<arrow::LargeBinaryArray>(array, i);
+    case Type::BINARY_VIEW:
+      return Utf8At<arrow::BinaryViewArray>(array, i);
     case Type::LIST:
       return ListAt<arrow::ListArray>(array, i);
     case Type::LARGE_LIST:
@@ -159,8 +175,9 @@ std::shared_ptr<arrow::Array> BytesOf(const std::shared_ptr<arrow::Array>& array
   if (array->type_id() == Type::STRUCT) {
     bytes = static_cast<const arrow::StructArray&>(*array).GetFieldByName("bytes");
   }
+  const Type::type type = bytes ? bytes->type_id() : Type::NA;
   const bool is_read =
-      bytes && (bytes->type_id() == Type::BINARY || bytes->type_id() == Type::LARGE_BINARY);
+      type == Type::BINARY || type == Type::LARGE_BINARY || type == Type::BINARY_VIEW;
   return is_read ? bytes : nullptr;
 }
 
@@ -172,6 +189,7 @@ class BytesColumn : public ArrowBytes {
       : begin_(begin), path_(std::move(path)), column_(column) {
     for (const auto& chunk : chunks) {
       chunks_.push_back(BytesOf(chunk));
+      is_struct_ = chunk->type_id() == Type::STRUCT;
       if (chunks_.back()) continue;
       throw WorldError(Str(path_, ": the column \"", column, "\" has the type ",
                            chunk->type()->ToString(),
@@ -186,19 +204,22 @@ class BytesColumn : public ArrowBytes {
         continue;
       }
       if (chunk->IsNull(i)) break;
-      if (chunk->type_id() == Type::BINARY) {
-        return static_cast<const arrow::BinaryArray&>(*chunk).GetView(i);
-      }
-      return static_cast<const arrow::LargeBinaryArray&>(*chunk).GetView(i);
+      if (chunk->type_id() == Type::BINARY) return BytesAt<arrow::BinaryArray>(*chunk, i);
+      if (chunk->type_id() == Type::BINARY_VIEW) return BytesAt<arrow::BinaryViewArray>(*chunk, i);
+      return BytesAt<arrow::LargeBinaryArray>(*chunk, i);
     }
     throw WorldError(Str(path_, ": row ", row, ": \"", column_,
-                         "\" expects the bytes of an image, ", "got nothing"));
+                         "\" expects the bytes of an image, got nothing",
+                         is_struct_ ? "; paths are not followed, but Hugging Face's save_to_disk() "
+                                      "writes the images themselves"
+                                    : ""));
   }
 
  private:
   const int64_t begin_;
   const std::string path_, column_;
   arrow::ArrayVector chunks_;
+  bool is_struct_ = false;
 };
 
 // ---- Files
@@ -223,9 +244,15 @@ class File : public ArrowFile {
                 Str(path_, ": the column \"", column, "\""));
     }
     const auto give = [&](const arrow::RecordBatch& batch) {
+      arrow::ArrayVector arrays;
+      for (const std::string& column : columns) arrays.push_back(batch.GetColumnByName(column));
       for (int64_t i = 0; i < batch.num_rows(); ++i, ++row) {
-        for (const std::string& column : columns) {
-          record.Set(column, ToValue(*batch.GetColumnByName(column), i));
+        for (size_t k = 0; k < columns.size(); ++k) {
+          try {
+            record.Set(columns[k], ToValue(*arrays[k], i));
+          } catch (const WorldError& error) {
+            throw WorldError(Str(path_, ": row ", row, ": \"", columns[k], "\": ", error.what()));
+          }
         }
         body(row, record);
       }
@@ -299,6 +326,7 @@ class File : public ArrowFile {
 class Parquet : public File {
  public:
   Parquet(std::string_view bytes, const std::string& path) : File(bytes, path, "Parquet file") {
+    arrow::util::InitializeUTF8();
     Guard([&] {
       const auto reader = Open();
       metadata_ = reader->parquet_reader()->metadata();

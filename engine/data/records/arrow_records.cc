@@ -15,6 +15,7 @@
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/records/arrow_library.h"
 #include "engine/data/records/record_files.h"
+#include "engine/data/sample_order.h"
 
 namespace strata::data {
 
@@ -66,6 +67,14 @@ class BlockCache {
 
 std::shared_ptr<BlockCache> MakeBlockCache(size_t blocks) {
   return std::make_shared<BlockCache>(blocks);
+}
+
+size_t BlocksOfWindow(int64_t window, int64_t rows_at_once) {
+  // For blocks of other sizes, and for threads that are already in the next window.
+  constexpr int64_t kMore = 4;
+  if (window == 0 || rows_at_once == 0) return kMore;
+  // A run begins inside of a block, so it touches one more than its length tells.
+  return static_cast<size_t>(SampleOrder::kRuns + window / rows_at_once + kMore);
 }
 
 namespace {
@@ -134,8 +143,8 @@ class ArrowRecords : public RecordFile {
     for (size_t block = 0; block < arrow.ends().size(); ++block) {
       arrow.ReadBlock(block, columns, [&](int64_t row, const Value& record) {
         body({record, Str(path(), ": row ", row), {row, 0}});
+        progress.At(row + 1);
       });
-      progress.At(arrow.ends()[block]);
       mapped_.Release(mapped_.bytes().size());
     }
   }

@@ -16,20 +16,19 @@ std::string KeyOfLabels(const Value& options) {
 }
 
 LabelWriter::LabelWriter(const Value& options, const RecordFiles* like) {
-  if (options["targets"] == Value(false) && !like) return;
   if (options["target"].is_null()) return;
-  field_ = options["target"].as_string();
+  const std::string& field = options["target"].as_string();
+  if (options["targets"] != Value(false)) field_ = field;
   are_numbers_ = options["task"] == Value("numbers");
   if (are_numbers_ || !like) return;
   Value own = options;
   own.Set("targets", true);
   LabelWriter others(own, nullptr);
-  like->ForEach({{field_}}, [&](const Record& record) { others.Add(record); });
+  like->ForEach({{field}}, [&](const Record& record) { others.Add(record); });
   int64_t number = 0;
   for (const auto& [word, unsorted] : others.words_) words_[word] = number++;
   most_ = others.most_;
   is_open_ = false;
-  if (options["targets"] == Value(false)) field_ = "";
 }
 
 void LabelWriter::RefuseClass(const Value& value, const std::string& where) const {

@@ -82,11 +82,14 @@ void AppendNumbers(const Value& value, std::span<const int64_t> shape, const std
     numbers.push_back(value.is_bool() ? value.as_bool() : static_cast<float>(value.as_double()));
     if (std::isfinite(numbers.back())) return;
   }
-  const bool is_list = !shape.empty() && value.is_list() && std::ssize(value.as_list()) == shape[0];
+  const bool is_list =
+      !shape.empty() && shape[0] > 0 && value.is_list() && std::ssize(value.as_list()) == shape[0];
   if (!is_list) {
     throw WorldError(Str(where, ": \"", field, "\" expects ",
                          shape.empty() ? std::string("a finite number")
-                                       : Str("a list of ", shape[0], ", as the first record has"),
+                         : shape[0] == 0
+                             ? std::string("numbers, since a sample has no empty inputs")
+                             : Str("a list of ", shape[0], ", as the first record has"),
                          ", got ", value.Describe()));
   }
   for (const Value& one : value.as_list()) {
@@ -169,14 +172,12 @@ class Images : public WithLabels {
         field_(spec.options["image"].as_string()),
         side_(static_cast<int>(spec.options["size"].as_int())),
         channels_(static_cast<int>(spec.options["channels"].as_int())),
+        is_tar_(files.format == "webdataset"),
         paths_(files.paths),
         what_(What(spec, size(), Str("images of ", side_, "x", side_), files)) {
     at_once_ = this->prepared().facts["at_once"].as_int();
     window_ = spec.options["window"].is_null() ? 0 : spec.options["window"].as_int();
-    // A window touches the blocks of its runs (SampleOrder::Windowed()), and half of those again
-    // where runs begin inside of a block.
-    const int64_t blocks = at_once_ > 0 ? window_ / at_once_ : 0;
-    const auto cache = MakeBlockCache(static_cast<size_t>(2 * blocks + 4));
+    const auto cache = MakeBlockCache(BlocksOfWindow(window_, at_once_));
     for (size_t i = 0; i < paths_.size(); ++i) files_.push_back(files.Open(i, cache));
   }
   TensorSpec input() const override { return {{channels_, side_, side_}, DType::kFloat32}; }
@@ -196,15 +197,15 @@ class Images : public WithLabels {
                 sizeof(place));
     const auto file = static_cast<size_t>(place.file);
     const std::string bytes = files_[file]->ReadBytes(place.bytes, field_);
-    const bool is_tar = place.bytes.size > 0;
     const Image image = DecodeImage(
-        bytes, channels_, side_, Str(paths_[file], is_tar ? ": byte " : ": row ", place.bytes.at));
+        bytes, channels_, side_, Str(paths_[file], is_tar_ ? ": byte " : ": row ", place.bytes.at));
     ResizeToPlanes(image, side_, side_, true, reinterpret_cast<float*>(input));
   }
 
  private:
   const std::string field_;
   const int side_, channels_;
+  const bool is_tar_;
   const std::vector<std::string> paths_;
   const std::string what_;
   int64_t at_once_ = 0, window_ = 0;

@@ -9,6 +9,8 @@
 
 #include "engine/base/error.h"
 #include "engine/base/text.h"
+#include "engine/checkpoint/files/file.h"
+#include "engine/checkpoint/files/strict_json.h"
 #include "engine/data/records/json_lines.h"
 #include "engine/data/sources.h"
 
@@ -66,7 +68,8 @@ const Format* FormatOf(const std::string& path) {
   return found == std::end(kFormats) ? nullptr : found;
 }
 
-/// The regular files of a folder whose names match, sorted, without hidden ones.
+/// The files of a folder whose names match, sorted, without hidden ones. Links that lead nowhere
+/// are among them, so that opening them is an error.
 std::vector<std::string> FilesIn(const fs::path& folder, const std::string& pattern) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -74,12 +77,50 @@ std::vector<std::string> FilesIn(const fs::path& folder, const std::string& patt
     const std::string name = entry.path().filename().string();
     std::error_code unknown;
     const bool matches = ::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0;
-    if (matches && entry.is_regular_file(unknown)) paths.push_back(entry.path().string());
+    if (matches && !entry.is_directory(unknown)) paths.push_back(entry.path().string());
   }
   if (error)
     throw WorldError(Str("cannot read the folder ", folder.string(), ": ", error.message()));
   std::ranges::sort(paths);
   return paths;
+}
+
+/// The files of one format in a folder. Of a data set that Hugging Face's save_to_disk() wrote
+/// these are the ones that its state.json lists: files that map() has cached lie beside them.
+std::vector<std::string> FilesOf(const fs::path& folder, const Format& format) {
+  const std::vector<std::string> found = FilesIn(folder, Str("*", format.ending));
+  const fs::path state = folder / "state.json";
+  std::error_code unknown;
+  if (found.empty() || format.source != std::string_view("arrow") || !fs::exists(state, unknown)) {
+    return found;
+  }
+  constexpr int64_t kMostBytes = 64 << 20;
+  constexpr size_t kMostLevels = 100;
+  const Value json =
+      ParseStrictJson(ReadSmallFile(state.string(), kMostBytes), kMostLevels, state.string());
+  const JsonObject object(json, state.string());
+  if (!object.Has("_data_files")) return found;
+  std::vector<std::string> listed;
+  for (const Value& file : object.List("_data_files")) {
+    listed.push_back((folder / JsonObject(file, state.string()).Text("filename")).string());
+  }
+  return listed;
+}
+
+/// Names a folder in `folder` that has such files: Hugging Face has one for each split.
+std::string BelowIt(const fs::path& folder, const std::string& format) {
+  std::error_code error;
+  std::vector<std::string> below;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    std::error_code unknown;
+    if (!entry.is_directory(unknown)) continue;
+    const bool has_some = std::ranges::any_of(kFormats, [&](const Format& one) {
+      return (format.empty() || format == one.source) &&
+             !FilesIn(entry.path(), Str("*", one.ending)).empty();
+    });
+    if (has_some) below.push_back(entry.path().string());
+  }
+  return below.empty() ? "" : Str("; the folder ", *std::ranges::min_element(below), " has some");
 }
 
 }  // namespace
@@ -99,11 +140,12 @@ RecordFiles FindRecords(const std::string& format, const std::string& path,
   RecordFiles files = {format, {}, ResolvePath(path, context)};
   const fs::path whole = files.given;
   std::error_code unknown;
-  const bool is_pattern = whole.filename().string().find('*') != std::string::npos;
+  const bool is_pattern = whole.filename().string().find('*') != std::string::npos &&
+                          whole.parent_path().string().find('*') == std::string::npos;
   if (fs::is_directory(whole, unknown)) {
     for (const Format& one : kFormats) {
       if (!format.empty() && format != one.source) continue;
-      const std::vector<std::string> found = FilesIn(whole, Str("*", one.ending));
+      const std::vector<std::string> found = FilesOf(whole, one);
       if (found.empty()) continue;
       if (!files.paths.empty()) {
         throw WorldError(Str(path, " has files of several formats, as ", files.paths[0], " and ",
@@ -116,13 +158,17 @@ RecordFiles FindRecords(const std::string& format, const std::string& path,
     files.paths = FilesIn(folder.empty() ? "." : folder, whole.filename().string());
   } else {
     files.paths = {whole.string()};
+    if (whole.string().find_first_of("*?{") != std::string::npos && !fs::exists(whole, unknown)) {
+      throw WorldError(Str(path, ": there is no such file; several files are a folder, or a path ",
+                           "whose last part has \"*\", as \"shard-*\""));
+    }
   }
   if (files.paths.empty()) {
     const auto named = std::ranges::find(kFormats, format, &Format::source);
     throw WorldError(Str(path, ": expected files",
                          named == std::end(kFormats) ? std::string(" of records")
                                                      : Str(" as \"*", named->ending, "\""),
-                         ", got none"));
+                         ", got none", is_pattern ? "" : BelowIt(whole, format)));
   }
   if (!files.format.empty()) return files;
   const Format* const told = FormatOf(files.paths[0]);

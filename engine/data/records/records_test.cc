@@ -3,14 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <list>
 #include <thread>
 
 #include "engine/base/testing.h"
 #include "engine/data/files/image_file.h"
 #include "engine/data/records/record_files.h"
+#include "engine/data/sample_order.h"
 #include "engine/data/testing.h"
 #include "engine/data/testing_sources.h"
 
@@ -88,6 +91,12 @@ TEST_F(RecordsTest, ColumnsAndLabelsAreThoseOfTheRecord) {
   EXPECT_EQ(Floats(*data, 3), (std::vector<float>{-0.25, 1.5, -1.5, 9}));
   EXPECT_EQ(Ints(*data, 3, true), std::vector<int64_t>{2}) << "blue, green, red";
   EXPECT_EQ(data->class_names(), (std::vector<std::string>{"blue", "green", "red"}));
+  const auto without = OpenPeople(kForms[0], {{"columns", Value::List{"score", "point"}},
+                                              {"target", "gone"},
+                                              {"task", "numbers"},
+                                              {"targets", false},
+                                              {"like", People("people.parquet")}});
+  EXPECT_EQ(Floats(*without, 3), Floats(*data, 3)) << "predictions need no target";
 }
 
 TEST_F(RecordsTest, ChatsAndPackedTextsOfEveryFormatAreThoseOfJsonLines) {
@@ -181,6 +190,12 @@ TEST_F(RecordsTest, FilesOfAFolderAndOfAPatternFollowEachOtherByName) {
   EXPECT_EQ(data::FindRecords("parquet", "b-*", {}).paths,
             (std::vector<std::string>{"./b-1.parquet", "./b-2.parquet"}));
   fs::current_path(before);
+  for (const char* path : {"d/b-{1..2}.parquet", "*/b-*.parquet"}) {
+    EXPECT_THAT(strata::ErrorOf([&] { rows(path); }),
+                HasSubstr("several files are a folder, or a path whose last part has \"*\""));
+  }
+  fs::create_symlink("nowhere", folder_ / "d/c.parquet");
+  EXPECT_THAT(strata::ErrorOf([&] { rows("d"); }), HasSubstr("d/c.parquet"));
   Copy("people.tar", "d/a.tar");
   EXPECT_THAT(
       ErrorOf("chat",
@@ -188,6 +203,77 @@ TEST_F(RecordsTest, FilesOfAFolderAndOfAPatternFollowEachOtherByName) {
                   "chat", {},
                   {{"path", (folder_ / "d").string()}, {"template", "chatml"}, {"length", 9}}, "")),
       HasSubstr("has files of several formats"));
+}
+
+TEST_F(RecordsTest, OfASavedDataSetTheFilesOfItsStateAreRead) {
+  for (const char* name : {"d/train/data-0.arrow", "d/train/data-1.arrow",
+                           "d/train/cache-1f.arrow"}) {  // as map() leaves
+    Copy("people.stream.arrow", name);
+  }
+  Write("d/train/state.json",
+        R"({"_data_files": [{"filename": "data-1.arrow"}, {"filename": "data-0.arrow"}]})");
+  const std::string all = (folder_ / "d").string(), train = all + "/train";
+  for (const char* format : {"arrow", ""}) {
+    EXPECT_THAT(data::FindRecords(format, train, context_).paths,
+                testing::ElementsAre(train + "/data-1.arrow", train + "/data-0.arrow"));
+    EXPECT_THAT(strata::ErrorOf([&] { data::FindRecords(format, all, context_); }),
+                HasSubstr("got none; the folder " + train + " has some"));
+  }
+}
+
+TEST_F(RecordsTest, ViewsOfTextsAndBytesAreRead) {
+  const auto data =
+      OpenPeople({"arrow", "views.arrow"}, {{"image", "image"}, {"size", 8}, {"target", "word"}});
+  EXPECT_EQ(data->class_names(), (std::vector<std::string>{"a word that lies elsewhere", "short"}));
+  EXPECT_EQ(Ints(*data, 1, true), std::vector<int64_t>{0});
+  EXPECT_EQ(Floats(*data, 1), Floats(*OpenPeople(kForms[0], {{"image", "image"}, {"size", 8}}), 1));
+}
+
+TEST_F(RecordsTest, APartOfDataWithAWindowKeepsItsOrder) {
+  const auto part = [&](Value::Map options) {
+    options.insert(options.end(),
+                   {{"path", People("people.parquet")}, {"columns", Value::List{"score"}}});
+    const Value source = MakeDataSource("parquet", {}, options, "");
+    const auto data = OpenDataset(
+        SpecOf(MakeDataStep("part", source, {}, {{"begin", 0}, {"end", 7}, {"seed", 1}}, ""),
+               context_),
+        context_);
+    std::vector<float> scores;
+    for (int64_t i = 0; i < data->size(); ++i) scores.push_back(Floats(*data, i)[0]);
+    return scores;
+  };
+  std::vector<float> expected = part({});
+  EXPECT_FALSE(std::ranges::is_sorted(expected));
+  std::ranges::sort(expected);
+  EXPECT_EQ(part({{"window", 4}}), expected);
+}
+
+/// The number of blocks that are decoded in an epoch, if the last ones are kept.
+int64_t Decoded(int64_t size, int64_t window, int64_t rows_at_once) {
+  const SampleOrder order = SampleOrder::Windowed(size, window, 7);
+  const size_t most = data::BlocksOfWindow(window, rows_at_once);
+  std::list<int64_t> kept;
+  int64_t decoded = 0;
+  for (int64_t place = 0; place < size; ++place) {
+    const int64_t block = order[place] / rows_at_once;
+    const auto found = std::ranges::find(kept, block);
+    decoded += found == kept.end();
+    if (found != kept.end()) kept.erase(found);
+    kept.push_front(block);
+    if (kept.size() > most) kept.pop_back();
+  }
+  return decoded;
+}
+
+TEST_F(RecordsTest, AWindowDecodesBlocksAboutOnceForEachRun) {
+  constexpr int64_t kSize = 50'000;
+  for (const int64_t rows_at_once : {100, 1000}) {
+    for (const int64_t window : {160, 1600, 10'000, 16'000, 40'000}) {
+      const int64_t runs = kSize / (window / SampleOrder::kRuns), blocks = kSize / rows_at_once;
+      EXPECT_LE(Decoded(kSize, window, rows_at_once), (runs + blocks) * 11 / 10)
+          << window << " " << rows_at_once;
+    }
+  }
 }
 
 TEST_F(RecordsTest, ErrorsNameTheFileTheRecordAndTheNearestName) {
@@ -242,6 +328,13 @@ TEST_F(RecordsTest, ErrorsNameTheFileTheRecordAndTheNearestName) {
       {{"parquet", "nothing.parquet"},
        {{"image", "image"}, {"size", 4}},
        "nothing.parquet: expected images in \"image\", but the file has more rows than bytes"},
+      {{"parquet", "wrong.parquet"},
+       {{"image", "image"}, {"size", 4}},
+       "wrong.parquet: row 0: \"image\" expects the bytes of an image, got nothing; paths are not "
+       "followed, but Hugging Face's save_to_disk() writes the images themselves"},
+      {{"parquet", "wrong.parquet"},
+       {{"text", "text"}, {"length", 4}},
+       "wrong.parquet: row 1: \"text\": invalid UTF-8 byte at index 4: 0xFF"},
       {tar,
        {{"text", "txtt"}, {"length", 4}},
        "people.tar: sample \"a/000000\": there is no \"txtt\"; did you mean \"txt\"?"},
@@ -289,6 +382,11 @@ TEST_F(RecordsTest, FilesOfAnotherSchemaAreRefusedByName) {
   EXPECT_THAT(error({{"columns", Value::List{"label"}}, {"target", "word"}}),
               HasSubstr("b.jsonl:1: there is no \"label\""));
   EXPECT_THAT(error({{"text", "word"}}), HasSubstr("b.jsonl:1: \"word\" expects a text"));
+  Write("d/a.jsonl", "{\"x\": []}\n");
+  EXPECT_THAT(
+      error({{"columns", Value::List{"x"}}}),
+      HasSubstr(
+          "a.jsonl:1: \"x\" expects numbers, since a sample has no empty inputs, got the list"));
 }
 
 TEST_F(RecordsTest, StreamsNeedTheMarkAtTheirEnd) {

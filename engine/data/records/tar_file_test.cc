@@ -143,6 +143,10 @@ TEST_F(TarRecordsTest, FieldsThatCannotBeReadAreRefused) {
        "\"1.cls\": expected a whole number from 0 on, got \"seven\""},
       {Member("1.cls", "7") + Member("1.CLS", "7"), number, "sample \"1\" has \"cls\" twice"},
       {Member("1.cls", "7") + Member("2.txt", "7"), number, "sample \"2\": there is no \"cls\""},
+      {Member("1.txt", "a") + Member("2.txt", "b") + Member("1.cls", "7") + Member("2.cls", "7"),
+       number,
+       "sample \"1\": there is no \"cls\"; it is one of txt; its other files lie elsewhere in the "
+       "tar, but the files of a sample must follow each other (tar --sort=name)"},
       {Member("1.npy", "7"), array, "\"1.npy\": expected the array of a .npy file"},
       {Member("1.mp4", "7"),
        {{"columns", Value::List{"mp4"}}},
@@ -155,6 +159,21 @@ TEST_F(TarRecordsTest, FieldsThatCannotBeReadAreRefused) {
   for (const auto& [tar, options, says] : cases) {
     EXPECT_THAT(Error(tar, options), HasSubstr(says));
   }
+}
+
+TEST_F(TarRecordsTest, ImagesThatCannotBeReadLaterAreRefusedWithTheirPlace) {
+  const std::string picture = Content("engine/data/testdata/picture.png");
+  const std::string tar = Member("1.png", picture) + Member("2.png", "");
+  const std::string path = Write("a.tar", tar + End());
+  const Value source =
+      MakeDataSource("webdataset", {}, {{"path", path}, {"image", "png"}, {"size", 2}}, "");
+  const auto data = OpenDataset({"webdataset", source, {}, ""}, context_);
+  EXPECT_EQ(Floats(*data, 0).size(), 12);
+  EXPECT_THAT(strata::ErrorOf([&] { Floats(*data, 1); }),
+              HasSubstr(Str(path, ": byte ", tar.size(), ": ")));
+  Write("a.tar", tar + Member("3.png", picture) + End());
+  EXPECT_THAT(strata::ErrorOf([&] { Floats(*data, 0); }),
+              HasSubstr(path + ": the file has changed since it was opened: expected "));
 }
 
 TEST_F(TarRecordsTest, ArraysAreInputs) {

@@ -17,6 +17,7 @@
 #include "engine/data/files/array_file.h"
 #include "engine/data/files/data_progress.h"
 #include "engine/data/files/mapped_file.h"
+#include "engine/data/files/prepared.h"
 #include "engine/data/records/json_lines.h"
 #include "engine/data/records/record_files.h"
 #include "engine/data/records/tar_file.h"
@@ -97,6 +98,19 @@ Value Decode(std::string_view bytes, const std::string& field, const std::string
                        Join(kJson, ", "), "; npy; and for images ", Join(kImages, ", ")));
 }
 
+/// The sample and the field of a member. Files without an ending, such as README, and hidden ones
+/// belong to no sample: then the field is empty.
+struct MemberName {
+  explicit MemberName(const std::string& name) : key(name) {
+    const size_t base = name.rfind('/') + 1;  // 0 if there is no folder
+    const size_t dot = name.find('.', base);
+    if (dot == std::string::npos || dot == base) return;
+    key = name.substr(0, dot);
+    field = Lower(name.substr(dot + 1));
+  }
+  std::string key, field;
+};
+
 /// A sample of a tar.
 class TarSample {
  public:
@@ -143,7 +157,20 @@ class TarSample {
     if (json.is_map()) {
       for (const auto& [name, value] : json.as_map()) names.push_back(name);
     }
-    throw WorldError(Str(where(), ": there is no \"", field, "\"", DidYouMean(field, names)));
+    throw WorldError(Str(where(), ": there is no \"", field, "\"", DidYouMean(field, names),
+                         IsApart()
+                             ? "; its other files lie elsewhere in the tar, but the files of a "
+                               "sample must follow each other (tar --sort=name)"
+                             : ""));
+  }
+  /// True if the tar has files of this sample that do not follow the others.
+  bool IsApart() const {
+    size_t files = 0;
+    ForEachTarMember(tar_, path_, [&](const TarMember& member) {
+      const MemberName name(member.name);
+      files += name.key == key_ && !name.field.empty();
+    });
+    return files > members_.size();
   }
   Value Read(const std::string& field) const {
     const TarMember& member = members_.at(field);
@@ -166,7 +193,7 @@ class TarSample {
 
 class TarRecords : public RecordFile {
  public:
-  explicit TarRecords(std::string path) : path_(std::move(path)) {}
+  explicit TarRecords(std::string path) : path_(std::move(path)), stamp_(StampOf(path_)) {}
 
   void ForEach(const Wanted& wanted, const RecordBody& body) const override {
     const MappedFile file(path_, "a tar");
@@ -178,29 +205,27 @@ class TarRecords : public RecordFile {
       if (sample) sample->Give(wanted, body);
     };
     ForEachTarMember(file.text(), path_, [&](const TarMember& member) {
-      const size_t base = member.name.rfind('/') + 1;  // 0 if there is no folder
-      const size_t dot = member.name.find('.', base);
-      // Files without an ending, such as README, and hidden ones belong to no sample.
-      if (dot == std::string::npos || dot == base) return;
-      const std::string key = member.name.substr(0, dot);
-      if (!sample || sample->key() != key) {
+      const MemberName name(member.name);
+      if (name.field.empty()) return;
+      if (!sample || sample->key() != name.key) {
         give();
-        sample = std::make_unique<TarSample>(file.text(), path_, key);
+        sample = std::make_unique<TarSample>(file.text(), path_, name.key);
         progress.At(member.offset);
         if (member.offset >= released + kRead) {
           released = member.offset;
           file.Release(static_cast<size_t>(released));
         }
       }
-      sample->Add(Lower(member.name.substr(dot + 1)), member);
+      sample->Add(name.field, member);
     });
     give();
   }
 
   std::string ReadBytes(const BytesPlace& place, const std::string&) const override {
     const InputFile file(path_, "a tar");
-    if (place.at > file.size() || place.size > file.size() - place.at) {
-      throw WorldError(Str(path_, ": the file has become shorter, ", file.size(), " bytes"));
+    if (const std::string now = StampOf(path_); now != stamp_) {
+      throw WorldError(Str(path_, ": the file has changed since it was opened: expected ", stamp_,
+                           ", got ", now));
     }
     std::string bytes(static_cast<size_t>(place.size), '\0');
     file.ReadAt(place.at, bytes.data(), place.size);
@@ -208,7 +233,7 @@ class TarRecords : public RecordFile {
   }
 
  private:
-  const std::string path_;
+  const std::string path_, stamp_;
 };
 
 }  // namespace

@@ -1,10 +1,11 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """Writes the same ten records in every format, with pyarrow: PYTHONPATH=$(tools/arrow) make_records.py
 
 people.jsonl, .parquet (row groups of 4, zstd), .stream.arrow (batches of 4, as Hugging Face's data sets),
 .file.arrow (lz4, words as a dictionary), .tar (each record's fields as JSON, a text, a class and an image); and
-what is refused: nothing.parquet (100,000 images that are null), hole.parquet (one of two), twice.parquet (two columns of
-one name), coded.stream.arrow (words as a dictionary, which only files may have).
+nothing.parquet, 100,000 images that are null; wrong.parquet, a text with a wrong byte and an image that is only a path;
+views.arrow, two images and words as views, as Polars writes them; and what is refused: hole.parquet (one image of two),
+twice.parquet (two columns of one name), coded.stream.arrow (words as a dictionary, which only files may have).
 """
 
 import io
@@ -31,11 +32,12 @@ def record(i):
     }
 
 
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 SCHEMA = pa.schema([
     ("text", pa.string()), ("word", pa.string()), ("label", pa.int64()), ("score", pa.float64()),
     ("tokens", pa.list_(pa.int32())), ("point", pa.list_(pa.float32(), 3)),
     ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))), ("hole", pa.large_string()),
-    ("when", pa.timestamp("us")), ("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())]))])
+    ("when", pa.timestamp("us")), ("image", IMAGE)])
 
 
 def main():
@@ -59,10 +61,19 @@ def main():
     words = pa.table({"word": pa.array(["red", "green"]).dictionary_encode()})
     with pa.ipc.new_stream(HERE / "coded.stream.arrow", words.schema) as writer:
         writer.write_table(words)
+    texts = pa.array([b"fine", b"bad \xff"], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())
+    wrong = pa.table({"text": texts, "image": pa.array([{"bytes": None, "path": "a.png"}] * 2, IMAGE)})
+    pa.parquet.write_table(wrong, HERE / "wrong.parquet", write_statistics=False)
+    views = pa.table({"word": pa.array(["short", "a word that lies elsewhere"], pa.string_view()),
+                      "image": pa.array(images, pa.binary_view())})
+    with pa.ipc.new_file(HERE / "views.arrow", views.schema) as writer:
+        writer.write_table(views)
     with tarfile.open(HERE / "people.tar", "w", format=tarfile.PAX_FORMAT) as tar:
         for i, one in enumerate(records):
             key = "a/" + "long" * 40 + "/%06d" % i if i == 3 else "a/%06d" % i
-            fields = {k: v for k, v in one.items() if k not in ("text", "label")}
+            fields = {
+k: v for k, v in one.items() if k not in ("text", "label")}
             image = ("jpg", "png")[i % 2]
             for ending, content in [("json", json.dumps(fields).encode()), ("txt", one["text"].encode()),
                                     ("cls", b"%d\n" % one["label"]), (image, images[i % 2])]:
