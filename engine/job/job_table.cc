@@ -366,9 +366,8 @@ std::vector<JobKey> OptimizationKeys() {
                 .Optional(),
             &Job::memory, OnResume::kFree, ReadMemory),
       Shown(Field::Any("ranks",
-                       "ranks that differ: a pattern of host names, or ranks, with speed and "
-                       "memory, {\"slow*\", speed=0.5, memory=\"24GiB\"}; speed=measured times "
-                       "all ranks at the start")
+                       "speed and memory where ranks differ, by host or rank: "
+                       "{\"slow*\", speed=0.5, memory=\"24GiB\"}; speed=measured times all first")
                 .Optional(),
             &Job::ranks, OnResume::kFree),
   };
