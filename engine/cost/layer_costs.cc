@@ -35,6 +35,13 @@ void AddParameters(const Job& job, const std::vector<LayerSpec>& layers, int lay
   const LayerSpec& spec = layers[static_cast<size_t>(layer)];
   const Precision& precision = job.precision;
   for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    if (parameter.packing != Packing::kNone) {
+      const int64_t bytes = PackedBytes(parameter.packing, parameter.shape[0], parameter.shape[1]);
+      cost.packed += parameter.elements();
+      cost.packed_bytes += bytes;
+      cost.weight_bytes += bytes;
+      continue;
+    }
     const int64_t elements = OwnElements(parameter, model);
     const bool is_float = parameter.dtype == DType::kFloat32 && !parameter.buffer && !OwnType(spec);
     const DType type = is_float ? precision.params : parameter.dtype;

@@ -27,6 +27,19 @@ std::string Parameters(int64_t parameters, int64_t frozen) {
   return FormatCount(parameters) + (frozen > 0 ? Str(" (", FormatCount(frozen), " frozen)") : "");
 }
 
+/// What the weights in few bits take (adapt.base); "" if there are none.
+std::string PackedText(const ModelCosts& costs) {
+  int64_t elements = 0, bytes = 0;
+  for (const LayerCost& layer : costs.layers) {
+    elements += layer.packed;
+    bytes += layer.packed_bytes;
+  }
+  if (elements == 0) return "";
+  return Str("\n", FormatCount(elements), " of the frozen ones are held in ", ShowBytes(bytes),
+             Printf(", %.2f bits each, and unpacked for each product",
+                    8.0 * static_cast<double>(bytes) / static_cast<double>(elements)));
+}
+
 }  // namespace
 
 std::vector<LayerSummary> Summarize(const Plan& plan, const ModelCosts& costs) {
@@ -85,6 +98,7 @@ std::string SummaryText(const Plan& plan, const ModelCosts& costs) {
         "\ntrains ", FormatCount(plan.parameters), " of ", FormatCount(all), " parameters, ",
         Printf("%.3g %%", 100.0 * static_cast<double>(plan.parameters) / static_cast<double>(all)));
   }
+  text += PackedText(costs);
   if (!plan.class_dim_text.empty()) text += "\n" + plan.class_dim_text;
   if (costs.chunk_rows > 0) {
     text += Str("\n", layers.back().path, " and the loss run ", costs.chunk_rows,

@@ -22,6 +22,7 @@
 #include "engine/job/parameter_groups.h"
 #include "engine/job/select.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/own_type.h"
 
 namespace strata {
 namespace {
@@ -339,6 +340,30 @@ void AddTrained(const AdaptSpec& adapt, const std::vector<Candidate*>& weights,
   }
 }
 
+/// Marks the frozen weights of linear operators as packed. A Linear at the end of the list stays as
+/// it is: the package bitsandbytes leaves out a model's head too, whose errors nothing corrects. So
+/// does a layer with a dtype of its own.
+void PackBase(const AdaptSpec& adapt, const std::set<std::string>& learns,
+              std::vector<Candidate>& places, Job& job) {
+  const std::string name = TextOf(adapt.options["base"]);
+  if (name.empty()) return;
+  bool any = false;
+  for (Candidate& place : places) {
+    LayerSpec& layer = *place.layer;
+    const bool is_head = &layer == &job.layers.back() && layer.type == "Linear";
+    const bool is_trained = std::ranges::any_of(
+        place.names, [&](const std::string& own) { return learns.contains(own); });
+    if (!place.trouble.empty() || is_head || is_trained || OwnType(layer)) continue;
+    layer.packed.packing = ParsePacking(name);
+    layer.packed.weights.push_back(place.weight);
+    any = true;
+  }
+  if (any) return;
+  throw ConfigError(Str("adapt.base = \"", name,
+                        "\": there is no frozen weight of a linear operator ",
+                        "that could be held so, other than that of a Linear at the end"));
+}
+
 void FreezeBase(const std::set<std::string>& learns, Job& job) {
   std::set<std::string> base;
   for (size_t i = 0; i < job.layers.size(); ++i) {
@@ -378,6 +403,11 @@ const std::vector<OptionTable>& AdaptTypes() {
         Field::String("train", "parameters that are trained besides: a regular expression")
             .NamedOnly()
             .Optional(),
+        Field::Choice("base", PackingNames(),
+                      "how the frozen weights of linear operators are held: in 4 bits (as QLoRA "
+                      "does) or in 8; all but those of a Linear at the end of the list")
+            .NamedOnly()
+            .Optional(),
         Field::String("from", "a folder of PEFT, or a save, whose parts it begins with")
             .NamedOnly()
             .Optional()}}};
@@ -408,6 +438,7 @@ void Adapt(const JobKeys& keys, Job& job) {
     CheckAdaptable(weights, layers);
     std::set<std::string> learns = SetLowRank(weights, adapt);
     AddTrained(adapt, weights, places, learns);
+    PackBase(adapt, learns, places, job);
     for (LayerSpec& layer : job.layers) Redeclare(layer);
     FreezeBase(learns, job);
   });

@@ -15,8 +15,11 @@
 // bias, one that matches only some of the matrices that Strata holds as one, or only some copies in
 // a stack; tied weights; and `freeze` beside `adapt`.
 //
-// It does not: quantise frozen weights, adapt convolutions, embeddings or recurrent layers, or
-// share adapted layers over the model axis (split.h refuses that).
+// `base` = "nf4" or "int8" holds the frozen weights of linear operators in few bits (LayerSpec::
+// packed, engine/layers/packing.h), whether they have low-rank parts or not.
+//
+// It does not: adapt convolutions, embeddings or recurrent layers, or share adapted or packed
+// layers over the model axis (split.h refuses that).
 #pragma once
 
 #include "engine/job/job.h"

@@ -203,6 +203,59 @@ TEST(Adapt, RefusesWhatItCannotDo) {
   EXPECT_THAT(ErrorOf([&] { Build({{"adapt", MapOf({{"1", "lora"}})}}); }), HasSubstr("layers"));
 }
 
+/// The names of the weights in few bits.
+std::vector<std::string> PackedNames(const Job& job, Packing packing) {
+  std::vector<std::string> names;
+  for (int i = 0; i < static_cast<int>(job.layers.size()); ++i) {
+    for (const NamedParameter& place : NamedParametersOf(job.layers, i)) {
+      if (place.spec.packing == Packing::kNone) continue;
+      EXPECT_EQ(place.spec.packing, packing);
+      EXPECT_TRUE(job.layers[static_cast<size_t>(i)].IsFrozen(place.spec.name)) << place.name;
+      names.push_back(place.name);
+    }
+  }
+  return names;
+}
+
+/// All frozen matrices of linear operators, with low-rank parts or without, but not the head.
+TEST(Adapt, HoldsTheBaseInFewBits) {
+  std::vector<std::string> all = {"block.attn.q_proj.weight", "block.attn.k_proj.weight",
+                                  "block.attn.v_proj.weight", "block.attn.o_proj.weight",
+                                  "mha.in_proj_weight",       "mha.out_proj.weight",
+                                  "3.0.gate_proj.weight",     "3.0.up_proj.weight",
+                                  "3.0.down_proj.weight",     "3.1.weight"};
+  for (const char* copy : {"0", "1"}) {
+    for (const char* weight : {"self_attn.in_proj_weight", "self_attn.out_proj.weight",
+                               "linear1.weight", "linear2.weight"}) {
+      all.push_back(Str("stack.layers.", copy, ".", weight));
+    }
+  }
+  for (const Packing packing : {Packing::kNf4, Packing::kInt8}) {
+    const Value::Map base = {{"base", PackingName(packing)}};
+    const Job job = BuildNet("q_proj|head", {}, base);
+    EXPECT_THAT(PackedNames(job, packing), ::testing::UnorderedElementsAreArray(all));
+    EXPECT_EQ(Learning(job), Learning(BuildNet("q_proj|head")));
+    EXPECT_EQ(job.ToValue()["layers"].as_list()[2]["packed"]["packing"],
+              Value(PackingName(packing)));
+  }
+  // What `train` names, a tied layer, and one with a dtype of its own stay as they are.
+  const auto without = BuildNet("q_proj", {}, {{"base", "nf4"}, {"train", "mha|linear1"}});
+  EXPECT_EQ(PackedNames(without, Packing::kNf4).size(), all.size() - 4);
+  RawJob raw = NetJob({{"layers", "head"}, {"base", "nf4"}});
+  LayerSpec tied = Named("Linear", {8, 8}, "one"), again = Named("Linear", {8, 8}, "two");
+  tied.tied_key = again.tied_key = "w";
+  const LayerSpec wide = Named("Linear", {8, 8}, "wide", {{"dtype", "float64"}});
+  const LayerSpec head = Named("Linear", {8, 16}, "head");
+  raw.layers = Items({Item(Named("Embedding", {16, 8}, "embed")), Item(tied), Item(again),
+                      Item(wide), Item(head)});
+  EXPECT_THAT(ErrorOf([&] { BuildJob(raw, {}); }),
+              HasSubstr("there is no frozen weight of a linear operator that could be held so"));
+  EXPECT_THAT(ErrorOf([&] {
+                BuildNet("head", {}, {{"base", "nf5"}});
+              }),
+              HasSubstr("base expects one of \"nf4\""));
+}
+
 TEST(Adapt, TakesTheFlagThatFreezesNothing) {
   const RawJob raw = NetJob({{"layers", "head"}}, {{"freeze", 0}});
   const Value flags = Overrides(Value::MakeMap({{"freeze", "none"}}), "net.lua:20");

@@ -30,6 +30,7 @@
 #include "engine/layers/layer_types.h"
 #include "engine/layers/linear.h"
 #include "engine/layers/low_rank.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/layers/random/random.h"
 
 namespace strata {
@@ -43,6 +44,7 @@ Parameter Rows(const Parameter& parameter, int64_t begin, int64_t size) {
   rows.value = parameter.value.narrow(0, begin, size);
   if (parameter.grad.defined()) rows.grad = parameter.grad.narrow(0, begin, size);
   rows.low_rank = RowsOf(parameter.low_rank, begin, size);
+  if (parameter.packed) rows.packed = parameter.packed->Rows(begin, size);
   return rows;
 }
 

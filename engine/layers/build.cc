@@ -1,7 +1,7 @@
 // BuildLayer() and BuildLoss(): they look up the maker of a type in the tables of the layer
 // families (families.h). BuildLayer() then applies what is common to all types: a script's initial
 // values, low-rank parts, the rank's share of the parameters, a tie's forward, a dtype of the
-// layer's own, and freezing.
+// layer's own, freezing, and packing.
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "engine/layers/layer_types.h"
 #include "engine/layers/low_rank.h"
 #include "engine/layers/own_type.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/layers/parts.h"
 #include "engine/layers/unary.h"
 
@@ -174,6 +175,7 @@ std::unique_ptr<Layer> BuildLayer(const LayerSpec& spec, LayerScript* script,
   }
   if (own) layer = std::make_unique<TypedLayer>(std::move(layer), ToScalarType(*own));
   Freeze(spec, *layer);
+  PackWeights(spec, *layer);
   return layer;
 }
 

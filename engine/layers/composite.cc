@@ -29,6 +29,7 @@ void CompositeLayer::OnBound() {
       parameter.grad = bound.grad;
       parameter.frozen = bound.frozen;
       parameter.low_rank = bound.low_rank;
+      parameter.packed = bound.packed;
     }
     next = child.first_buffer;
     for (LayerBuffer& buffer : child.layer->buffers()) buffer.value = buffers_[next++].value;

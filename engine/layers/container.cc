@@ -1,7 +1,6 @@
 // The containers Sequential and Residual, their parts (parts.h), and the stacks of Transformer
 // layers.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/grad_mode.h>
 
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "engine/layers/dropout.h"
 #include "engine/layers/families.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/layers/parts.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/residual.h"
@@ -136,8 +136,7 @@ class Stack : public CompositeLayer {
       if (i > 0) of_copies.emplace(0);
       std::unique_ptr<Layer> layer = build(spec.children[0]);
       for (size_t p = 0; i > 0 && p < layer->parameters().size(); ++p) {
-        const at::NoGradGuard no_grad;
-        layer->parameters()[p].value.copy_(stack_[0]->parameters()[p].value);
+        CopyValue(stack_[0]->parameters()[p], layer->parameters()[p]);
       }
       stack_.push_back(Adopt("layers." + std::to_string(i), std::move(layer)));
     }

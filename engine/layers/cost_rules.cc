@@ -120,6 +120,20 @@ void MultiplyBy(LayerTape& tape, bool is_frozen, const Traced& x, const Traced& 
   if (!is_frozen && bytes < sums) tape.Scratch(0, bytes);  // one product, before it is added
 }
 
+/// Packed weights are written as dense ones in both passes. Returns their bytes.
+double TouchUnpacked(LayerTape& tape, double weights) {
+  const double bytes = static_cast<double>(DTypeSize(tape.compute())) * weights;
+  tape.Touch(bytes, bytes);
+  return bytes;
+}
+
+/// The dense matrix of a packed weight is there during a product. `more`: what the backward has
+/// besides.
+void Unpack(LayerTape& tape, double weights, double more) {
+  const double bytes = TouchUnpacked(tape, weights);
+  tape.Scratch(bytes, bytes + more);
+}
+
 Traced MultiplyRows(LayerTape& tape, bool is_frozen, const Traced& x, double in, double out,
                     int parts) {
   const double rows = x.elements() / in;
@@ -150,7 +164,9 @@ Traced ApplyLinear(LayerTape& tape, const LayerSpec& spec, std::string_view weig
                    double in, double out, int parts) {
   const LayerTape::Part part(tape, "Linear");
   const Traced y = MultiplyRows(tape, spec.IsFrozen(weight), x, in, out, parts);
-  if (!spec.low_rank.Has(weight)) return y;
+  const bool has_part = spec.low_rank.Has(weight);
+  if (spec.packed.Has(weight)) Unpack(tape, in * out, has_part ? x.bytes() : 0);
+  if (!has_part) return y;
   const auto rank = static_cast<double>(spec.low_rank.rank);
   const Traced dropped = ApplyDropout(tape, x, spec.low_rank.dropout);
   const Traced a = MultiplyRows(tape, spec.frozen, dropped, in, rank, 1);
@@ -222,6 +238,15 @@ void MultiplyInside(LayerTape& tape, const LayerSpec& spec, const Traced& x, con
   tape.Defer(x, y);
 }
 
+/// The elements of the layer's packed weights.
+double PackedElements(const LayerSpec& spec) {
+  double elements = 0;
+  for (const ParameterSpec& parameter : ParametersOf(spec)) {
+    if (parameter.packing != Packing::kNone) elements += static_cast<double>(parameter.elements());
+  }
+  return elements;
+}
+
 /// The number of positions of a tensor: its tokens, or the pixels of its images.
 double PlacesOf(const Traced& x) {
   if (!IsFloating(x.spec.dtype) || x.spec.shape.size() < 2) return x.elements();
@@ -249,6 +274,7 @@ std::vector<Traced> TraceScripted(LayerTape& tape, const LayerSpec& spec,
   const LayerTape::Part part(tape, flops > 0 && !has_layers ? "Linear" : "");
   if (has_layers && flops > 0) {
     MultiplyInside(tape, spec, x, y, flops);
+    layers::TouchUnpacked(tape, PackedElements(spec));
   } else if (flops > 0 && memory) {
     layers::Multiply(tape, spec, x, y, flops, matrix);
     tape.AllAtOnce();  // autograd computes the weights' gradients with the input's

@@ -18,7 +18,8 @@ namespace strata {
 
 using Tensors = std::vector<at::Tensor>;
 
-struct LowRank;  // low_rank.h
+struct LowRank;      // low_rank.h
+class PackedWeight;  // packed_weight.h
 
 /// A trainable or frozen tensor. The stage moves `value` into its flat parameter buffer and points
 /// `grad` at the parameter's place in its flat gradient buffer, before the first forward.
@@ -47,6 +48,10 @@ struct Parameter {
   /// The low-rank part beside a weight of a linear operator, which ApplyLinear() adds; null if
   /// there is none.
   std::shared_ptr<const LowRank> low_rank = nullptr;
+  /// A frozen weight that is held in few bits, of which ApplyLinear() makes the dense weight for
+  /// each product; null if there is none. Then `value` has shape and dtype but no elements: it is
+  /// on the meta device, where operators refuse it beside other tensors.
+  std::shared_ptr<PackedWeight> packed = nullptr;
 };
 
 /// State without gradient (BatchNorm's running statistics).

@@ -44,6 +44,8 @@ struct LayerCost {
   int64_t weight_bytes = 0;    ///< values of all parameters, with the padding of flat buffers
   int64_t copy_bytes = 0;      ///< of weight_bytes: copies in half precision, for the passes
   int64_t gradient_bytes = 0;  ///< gradients of the trainable parameters
+  int64_t packed = 0;          ///< elements of frozen weights in few bits (packing.h)
+  int64_t packed_bytes = 0;    ///< of weight_bytes: theirs
   int64_t buffer_bytes = 0;    ///< buffers such as BatchNorm's running statistics
   /// Bytes of optimizer state beyond ModelCosts::moments tensors per element; negative if the
   /// parameter's group keeps fewer.

@@ -58,6 +58,11 @@ Value ValueOf(const LowRankSpec& spec) {
                          {"weights", Value::List(spec.weights.begin(), spec.weights.end())}});
 }
 
+Value ValueOf(const PackedSpec& spec) {
+  return Value::MakeMap({{"packing", PackingName(spec.packing)},
+                         {"weights", Value::List(spec.weights.begin(), spec.weights.end())}});
+}
+
 }  // namespace
 
 std::string LayerSpec::ToString() const {
@@ -81,6 +86,10 @@ bool LayerSpec::IsFrozen(std::string_view parameter) const {
 }
 
 bool LowRankSpec::Has(std::string_view weight) const {
+  return std::ranges::find(weights, weight) != weights.end();
+}
+
+bool PackedSpec::Has(std::string_view weight) const {
   return std::ranges::find(weights, weight) != weights.end();
 }
 
@@ -110,6 +119,7 @@ Value LayerSpec::ToValue() const {
     value.Set("frozen_parameters", Value::List(frozen_parameters.begin(), frozen_parameters.end()));
   }
   if (!low_rank.weights.empty()) value.Set("low_rank", ValueOf(low_rank));
+  if (!packed.weights.empty()) value.Set("packed", ValueOf(packed));
   if (!tied_key.empty()) {
     value.Set("tied_weights", Value::List(tied_weights.begin(), tied_weights.end()));
     value.Set("tied_forward", tied_forward);

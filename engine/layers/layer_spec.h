@@ -10,6 +10,7 @@
 
 #include "engine/base/fields/tensor_spec.h"
 #include "engine/base/value.h"
+#include "engine/layers/packing.h"
 
 namespace strata {
 
@@ -29,7 +30,8 @@ struct ParameterSpec {
   DType dtype = DType::kFloat32;
   bool buffer =
       false;  ///< state without gradient (BatchNorm's running_mean); not counted as parameter
-  std::optional<Share> share = {};  ///< none = every rank of the model axis has the whole tensor
+  std::optional<Share> share = {};   ///< none = every rank of the model axis has the whole tensor
+  Packing packing = Packing::kNone;  ///< of a frozen weight that is held in few bits
 
   int64_t elements() const { return TensorSpec{shape, dtype}.elements(); }
   bool operator==(const ParameterSpec&) const = default;
@@ -60,6 +62,16 @@ struct LowRankSpec {
   bool operator==(const LowRankSpec&) const = default;
 };
 
+/// Frozen weights of a layer's linear operators that are held in few bits; the job's `adapt` sets
+/// it. It belongs to the layer that has the weights, as LowRankSpec does.
+struct PackedSpec {
+  Packing packing = Packing::kNone;
+  std::vector<std::string> weights;  ///< names within the layer
+
+  bool Has(std::string_view weight) const;
+  bool operator==(const PackedSpec&) const = default;
+};
+
 /// The name of A or B for a weight, as the package PEFT has it: "q_proj.lora_A.weight" for
 /// "q_proj.weight". A weight that is no layer's own keeps its name: "in_proj_weight.lora_A.weight".
 std::string LowRankName(std::string_view weight, char matrix);
@@ -83,6 +95,7 @@ struct LayerSpec {
   /// The names of single frozen parameters, if the layer is not `frozen` as a whole.
   std::vector<std::string> frozen_parameters = {};
   LowRankSpec low_rank = {};  ///< in the job's `adapt`
+  PackedSpec packed = {};     ///< in the job's `adapt`
 
   // strata.tied{"embed", layer, weight=, forward=}
   std::string tied_key;                                ///< "" = not tied

@@ -236,6 +236,9 @@ std::vector<ParameterSpec> ParametersOf(const LayerSpec& spec) {
   if (!type.parameters) return {};
   std::vector<ParameterSpec> specs = type.parameters(spec);
   AddLowRank(spec.low_rank, specs);
+  for (ParameterSpec& weight : specs) {
+    if (spec.packed.Has(weight.name)) weight.packing = spec.packed.packing;
+  }
   if (const std::optional<DType> own = OwnType(spec)) {
     for (ParameterSpec& parameter : specs) {
       if (parameter.dtype == DType::kFloat32) parameter.dtype = *own;

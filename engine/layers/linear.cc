@@ -22,6 +22,7 @@
 #include "engine/layers/kernels/row_product.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/low_rank.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/layers/unary.h"
 #include "engine/layers/weight_node.h"
 
@@ -94,6 +95,22 @@ at::Tensor FrozenProduct(const at::Tensor& x, const at::Tensor& weight,
                         });
 }
 
+/// FrozenProduct() with a packed weight, which is dense while a product runs. A bias that learns is
+/// added by autograd.
+at::Tensor PackedProduct(const at::Tensor& x, const std::shared_ptr<const PackedWeight>& weight,
+                         const std::optional<at::Tensor>& bias) {
+  const bool learns = bias && bias->requires_grad();
+  const auto product = [&] {
+    return Product(x, weight->Dense(x.scalar_type()), learns ? std::nullopt : bias);
+  };
+  const at::Tensor y = RecordedFrozen(
+      product, x, /*weight=*/{}, [weight, sizes = x.sizes().vec()](const auto& dy, const auto&) {
+        const at::Tensor dense = weight->Dense(dy.scalar_type());
+        return InputGradientOf(GradientRows(dy, dense), dense, sizes);
+      });
+  return learns ? y.add(*bias) : y;
+}
+
 class Linear : public UnaryLayer {
  public:
   Linear(int64_t in_features, int64_t out_features, bool bias, Ends ends) : ends_(std::move(ends)) {
@@ -140,6 +157,7 @@ namespace {
 at::Tensor ApplyWeight(const at::Tensor& x, const Parameter& weight, const Parameter* bias,
                        const Pass& pass) {
   const auto b = bias ? std::make_optional(bias->value) : std::nullopt;
+  if (weight.packed) return PackedProduct(x, weight.packed, b);
   if (weight.frozen && !(b && b->requires_grad())) return FrozenProduct(x, weight.value, b);
   // If the weight is frozen but the bias learns (as in a tie), autograd computes the bias gradient.
   const auto product = [&] {

@@ -106,6 +106,10 @@ bool CheckTree(const LayerSpec& spec, const TensorSpecs* inputs, int ranks, Scri
   if (any && !spec.low_rank.weights.empty()) {
     throw ConfigError("the model axis cannot share a layer that `adapt` adds low-rank parts to");
   }
+  if (any && !spec.packed.weights.empty()) {
+    throw ConfigError(Str("the model axis cannot share a layer whose weights adapt.base holds as ",
+                          PackingName(spec.packed.packing)));
+  }
   if (SplitOf(spec) == "sequence" && inputs) CheckSequence(spec, *inputs, ranks);
   std::optional<TensorSpecs> taken = InputsInside(spec, inputs);
   for (const LayerSpec& child : OwnChildren(spec)) {

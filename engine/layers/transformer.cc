@@ -24,6 +24,7 @@
 #include "engine/layers/layer_types.h"
 #include "engine/layers/linear.h"
 #include "engine/layers/norm.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/layers/parts.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/residual.h"
@@ -329,7 +330,11 @@ class Transformer : public CompositeLayer {
       const Parameter& parameter = parameters()[i];
       at::Tensor drawn = XavierUniform(declared[i].shape);
       if (parameter.share) drawn = CopyShare(drawn, *parameter.share, axis->rank(), axis->size());
-      parameter.value.copy_(drawn);
+      if (parameter.packed) {
+        parameter.packed->Pack(drawn);
+      } else {
+        parameter.value.copy_(drawn);
+      }
     }
   }
 

@@ -123,18 +123,22 @@ class AdaptTest : public ::testing::Test {
 /// testdata/make_lora.py
 TEST_F(AdaptTest, HasPyTorchsLosses) {
   const Value expected = Value::FromJson(ReadText("engine/runtime/testdata/lora.json"));
-  const Job job =
-      MakeJob({{"adapt", Lora({{"layers", "in_proj|out_proj|linear1|^2\\.2|^3"}})}},
-              {Make("Linear", {6, 8}),
-               Make("TransformerEncoderLayer", {8, 2},
-                    {{"dim_feedforward", 12}, {"dropout", 0.0}, {"batch_first", true}}),
-               Inside("Sequential", {Make("Linear", {8, 8}), Make("ReLU"), Make("Linear", {8, 8})}),
-               Make("Linear", {8, 5})});
-  const auto engine = Start(job, script_);
-  for (const Value& loss : expected.as_list()) {
-    EXPECT_NEAR(engine->TrainStep().loss, loss.as_double(), 1e-5);
+  for (const auto& [base, losses] : expected.as_map()) {
+    Value::Map options = {{"layers", "in_proj|out_proj|linear1|^2\\.2|^3"}};
+    if (base != "dense") options.emplace_back("base", base);
+    const Job job = MakeJob(
+        {{"adapt", Lora(options)}},
+        {Make("Linear", {6, 8}),
+         Make("TransformerEncoderLayer", {8, 2},
+              {{"dim_feedforward", 12}, {"dropout", 0.0}, {"batch_first", true}}),
+         Inside("Sequential", {Make("Linear", {8, 8}), Make("ReLU"), Make("Linear", {8, 8})}),
+         Make("Linear", {8, 5})});
+    const auto engine = Start(job, script_);
+    for (const Value& loss : losses.as_list()) {
+      EXPECT_NEAR(engine->TrainStep().loss, loss.as_double(), 1e-5) << base;
+    }
+    engine->Close();
   }
-  engine->Close();
 }
 
 struct Kind {
@@ -148,6 +152,7 @@ void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 const std::vector<Kind>& Kinds() {
   static const Value::List inside = {0, 1.1, 2.2, 3.1, 6};
   static const Value dropout = Lora({{"dropout", 0.25}});
+  static const Value nf4 = Lora({{"base", "nf4"}}), int8 = Lora({{"base", "int8"}});
   static const std::vector<Kind> kinds = {
       {"stages", {{"parallel", Pipe(3)}}},
       {"cuts_inside", {{"parallel", Pipe(4)}, {"partition", inside}}},
@@ -165,6 +170,15 @@ const std::vector<Kind>& Kinds() {
        {{"parallel", Pipe(2)}, {"schedule", "zb_h1"}},
        {{"adapt", Lora({{"train", "norm|^0|k_proj"}})}}},
       {"bf16", {{"parallel", Pipe(3)}}, {{"precision", "bf16"}}},
+      {"nf4", {{"parallel", Pipe(4)}, {"partition", inside}}, {{"adapt", nf4}}},
+      {"nf4_recomputed", {{"parallel", Pipe(2)}, {"recompute", true}}, {{"adapt", nf4}}},
+      {"nf4_split_backwards", {{"parallel", Pipe(3)}, {"schedule", "zb_h1"}}, {{"adapt", nf4}}},
+      {"int8",
+       {{"parallel", Pipe(2, 2)}, {"zero", 2}},
+       {{"adapt", int8}, {"parallel", Pipe(1, 2)}, {"threads", 1}}},
+      {"int8_bf16",
+       {{"parallel", Pipe(3)}, {"threads", 2}},
+       {{"adapt", int8}, {"precision", "bf16"}, {"threads", 1}}},
       {"ema", {{"parallel", Pipe(2)}}, {{"ema", 0.9}}},
   };
   return kinds;
@@ -234,6 +248,65 @@ TEST_F(AdaptTest, RefusesASaveBesideAnotherBase) {
   EXPECT_THAT(
       ErrorOfStart({{"weights", From(base)}, {"resume", saved_}, {"adapt", Lora({{"rank", 2}})}}),
       HasSubstr("lora_A.weight\" is float32 (3, "));
+}
+
+/// The base is packed as it is loaded: the same numbers give the same bits from every type.
+TEST_F(AdaptTest, PacksTheSameNumbersOfEveryTypeAlike) {
+  const std::string base = Base(2);
+  const auto whole = Checkpoint::Open(base);
+  const auto weights_in = [&](DType type, const Checkpoint& from) {
+    const MappedWeights mapped(from, WeightMap());
+    std::vector<MappedTensor> tensors;
+    for (const SavedTensor& saved : from.manifest().tensors) {
+      if (saved.kind == TensorKind::kMoment) continue;
+      const bool is_float =
+          saved.spec.dtype == DType::kFloat32 || saved.spec.dtype == DType::kBFloat16;
+      tensors.push_back(
+          {saved.name, {saved.spec.shape, is_float ? type : saved.spec.dtype}, {{&saved, 0, 0}}});
+    }
+    const std::string path = folder_.Inside(Str(DTypeName(type), ".safetensors"));
+    WriteWeights(mapped, tensors, path);
+    return path;
+  };
+  // float16 has all bits of these bfloat16 numbers, which are near 1.
+  const std::string narrow = weights_in(DType::kBFloat16, *whole);
+  const auto rounded = Checkpoint::Open(narrow);
+  const std::string half = weights_in(DType::kFloat16, *rounded);
+  const std::string wide = weights_in(DType::kFloat32, *rounded);
+  for (const char* packing : {"nf4", "int8"}) {
+    const auto train = [&](const std::string& from) {
+      const Value adapt = Lora({{"base", packing}});
+      return Train(MakeJob({{"adapt", adapt}, {"weights", From(from)}}), 2);
+    };
+    const std::vector<std::string> bits = train(narrow);
+    EXPECT_EQ(train(wide), bits) << packing;
+    EXPECT_EQ(train(half), bits) << packing;
+    EXPECT_NE(train(base), bits) << packing;
+  }
+}
+
+/// Codes and scales move with their layers, and a save's parts know their base by its numbers.
+TEST_F(AdaptTest, MovesAndComparesAPackedBase) {
+  const Value adapt = Lora({{"base", "nf4"}});
+  const Value weights = From(Base(2));
+  const Value::Map keys = {{"adapt", adapt}, {"weights", weights}, {"parallel", Pipe(2)}};
+  const auto engine = Start(MakeJob(With(keys, {{"save", SaveKey()}})), script_);
+  std::vector<std::string> bits;
+  for (int i = 0; i < 4; ++i) {
+    if (i == 1) engine->Recut({0, 4, 6});
+    if (i == 3) engine->Recut({0, 1, 6});
+    bits.push_back(FormatDouble(engine->TrainStep().loss));
+  }
+  const std::string save = engine->Save().path;
+  engine->Close();
+  const std::vector<std::string> unmoved = Train(MakeJob(keys), 6);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(unmoved[i].starts_with(bits[i] + " ")) << i;
+  const auto resumed = Train(MakeJob(With(keys, {{"resume", save}, {"parallel", Pipe(1)}})), 2);
+  EXPECT_EQ(resumed, std::vector(unmoved.begin() + 4, unmoved.end()));
+  EXPECT_THAT(ErrorOfStart({{"weights", weights}, {"resume", save}}),
+              HasSubstr("adapt.base was the string \"nf4\" and must be the same, got nothing"));
+  EXPECT_THAT(ErrorOfStart({{"adapt", adapt}, {"resume", save}}),
+              HasSubstr("were trained beside other weights (digest "));
 }
 
 /// Both from a save and from PEFT's files, a training begins with the parts but not its moments.
@@ -320,6 +393,10 @@ TEST_F(AdaptTest, TakesThePredictedMemory) {
            {"llama, all", blocks, lora("_proj")},
            {"llama, dropout", blocks, lora("_proj", {{"dropout", 0.1}})},
            {"encoder", std::vector(6, encoder), lora("in_proj|linear")},
+           {"linear, nf4", std::vector(96, linear), lora("weight", {{"base", "nf4"}})},
+           {"llama, nf4", blocks, lora("_proj", {{"base", "nf4"}})},
+           {"llama, int8", blocks, lora("q_proj|v_proj", {{"base", "int8"}})},
+           {"encoder, nf4", std::vector(6, encoder), lora("linear", {{"base", "nf4"}})},
        }) {
     const Job job = testing::MakeJob(c.layers, Make("MSELoss"), keys(c.adapt));
     const Plan plan = PlanJob(job, {}, &script_);
@@ -332,7 +409,9 @@ TEST_F(AdaptTest, TakesThePredictedMemory) {
     int64_t fullest = 0;
     for (const RankMemory& rank : planned(job)) {
       fullest = std::max(fullest, rank.total());
-      EXPECT_LT(rank.gradients + rank.optimizer, rank.weights / 2) << c.name;
+      if (c.adapt["base"].is_null()) {
+        EXPECT_LT(rank.gradients + rank.optimizer, rank.weights / 2) << c.name;
+      }
     }
     const auto total = static_cast<double>(fullest);
     EXPECT_NEAR(static_cast<double>(engine->TrainStep().peak_memory), total, 0.05 * total)

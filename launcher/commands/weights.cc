@@ -157,6 +157,14 @@ std::string OtherBase(const Checkpoint& save, const std::string& merge) {
              " has the same values\n");
 }
 
+/// A line about parts that were trained beside weights in few bits; "" for others.
+std::string TrainedAs(const Checkpoint& save) {
+  const Value& base = save.manifest().training.job["adapt"]["options"]["base"];
+  if (!base.is_string()) return "";
+  return Str("note: the low-rank parts were trained beside these weights as ", base.as_string(),
+             "; they are added to the weights as the file has them, as PEFT does\n");
+}
+
 int Export(const Command& command, const Arguments& arguments) {
   Flags flags = FlagsOf(command, arguments);
   flags.CheckAllTaken();
@@ -202,7 +210,7 @@ int Export(const Command& command, const Arguments& arguments) {
           " of ", source->path(), " in ", Join(files, ", "), "\n");
   if (merged > 0) {
     text += Str(Plural(merged, "tensor"), " changed by the low-rank parts of ", save->path(), "\n",
-                OtherBase(*save, merge));
+                TrainedAs(*save), OtherBase(*save, merge));
   }
   if (!averages.empty()) text += averages + kForValues;
   Print(text);

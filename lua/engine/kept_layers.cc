@@ -15,6 +15,7 @@
 #include "engine/comm/specs.h"
 #include "engine/layers/inputs.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/packed_weight.h"
 #include "lua/core/convert.h"
 #include "lua/engine/script_call.h"
 #include "lua/tensors/call.h"
@@ -171,12 +172,19 @@ std::vector<std::pair<std::string, at::Tensor>> TensorsOf(const KeptLayer& kept)
   return all;
 }
 
-/// Throws ConfigError if a forward reads a weight that has a low-rank part: what it computes with
-/// the weight would lack this part.
+/// Throws ConfigError if a forward reads a weight that has a low-rank part, which what it computes
+/// with the weight would lack, or that is packed and has no elements to read.
 void CheckHasNoPart(const KeptLayer& kept, const std::string& name) {
   if (!kept.pass || !*kept.pass) return;
   for (const Parameter& parameter : (*kept.layer)->parameters()) {
-    if (parameter.name != kept.prefix + name || !parameter.low_rank) continue;
+    if (parameter.name != kept.prefix + name) continue;
+    if (parameter.packed) {
+      throw ConfigError(Str(kept.path, ".", name, " is held as ",
+                            PackingName(parameter.packed->packing()),
+                            " (adapt.base), and only a call of the layer unpacks it: call it, or "
+                            "leave out adapt.base"));
+    }
+    if (!parameter.low_rank) continue;
     throw ConfigError(Str(kept.path, ".", name,
                           " has a low-rank part (adapt), which only a call of the layer adds: call "
                           "it, or leave this weight out of adapt.layers"));

@@ -452,7 +452,8 @@ end)");
   EXPECT_EQ(Show("job(net(), {freeze = 'parameters:base'}):plan{pipe = 1}.layers[1].frozen"), "20");
 }
 
-// A forward that reads a weight with a low-rank part would compute without this part.
+// A forward that reads a weight with a low-rank part would compute without this part, and one that
+// reads a packed weight finds no elements.
 TEST_F(OwnLayersTest, LayersInsideMayHaveLowRankParts) {
   Show(R"(
 Reads = strata.layer{
@@ -460,9 +461,9 @@ Reads = strata.layer{
   init = function(self) self.fc, self.block = nn.Linear{4, 4}, Block{4} end,
   forward = function(self, x) return F.linear(self.block(x), self.fc.weight) end,
 }
-function adapted(layers, plan)
-  local all = {}
-  for _, step in ipairs(job({Reads{}, Deep{4}}, {adapt = {"lora", rank = 2, layers = layers}}):train(plan)) do
+function adapted(layers, plan, base, list)
+  local all, adapt = {}, {"lora", rank = 2, layers = layers, base = base}
+  for _, step in ipairs(job(list or {Reads{}, Deep{4}}, {adapt = adapt}):train(plan)) do
     all[#all + 1] = ("%.17g %.17g"):format(step.losses[1], step.grad_norm)
   end
   return table.concat(all, " ")
@@ -473,6 +474,13 @@ one = adapted("up|down|towers", {pipe = 1}))");
   }
   EXPECT_THAT(Fail("adapted('fc', {pipe = 1})"),
               HasSubstr("Reads.fc.weight has a low-rank part (adapt)"));
+  const auto packed = [](const char* plan) {
+    return Str("adapted('towers', {", plan, "}, 'nf4', {Block{4}, Deep{4}, nn.Linear{4, 4}})");
+  };
+  EXPECT_EQ(Show(packed("pipe = 3, recompute = true")), Show(packed("pipe = 1")));
+  EXPECT_THAT(Fail("adapted('up|down|towers', {pipe = 1}, 'nf4')"),
+              HasSubstr("Reads.fc.weight is held as nf4 (adapt.base), and only a call of the "
+                        "layer unpacks it"));
 }
 
 // The parameters that are trained get the same gradients as when all are trained.

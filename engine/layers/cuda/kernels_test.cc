@@ -28,6 +28,7 @@
 #include "engine/layers/layer.h"
 #include "engine/layers/layer_types.h"
 #include "engine/layers/linear.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/layers/testing.h"
 
 namespace strata {
@@ -158,6 +159,14 @@ constexpr Mutant kMutants[] = {
     {"swiglu.cu", "i / width * stride", "i / width * width", "swiglu of halves"},
     {"swiglu.cu", "halves ? dgate : dup, halves ? width : 0", "halves ? dgate : dup, 0",
      "swiglu of"},
+    {"unpack.cu", "i % 2 == 0 ? both >> 4", "i % 2 == 1 ? both >> 4", "unpack nf4"},
+    {"unpack.cu", "0.7229568362236023f", "0.7229f", "unpack nf4"},
+    {"unpack.cu", "i / kBlock", "0", "unpack nf4"},
+    {"unpack.cu", "own.count == kPack", "true", "unpack nf4"},
+    {"unpack.cu", "const signed char code = static_cast<signed char>",
+     "const unsigned char code = static_cast<unsigned char>", "unpack int8"},
+    {"unpack.cu", "(first + own.begin) % columns", "first % columns", "unpack int8"},
+    {"unpack.cu", "++column == columns", "column == columns", "unpack int8"},
     {"rotary.cu", "token * y_token_stride", "token * token_stride", "rotate"},
     {"rotary.cu", "&& head < heads", "", "rotate"},
     {"rotary.cu", "b[k] = right * cosine[k] + sign *", "b[k] = right * cosine[k] +", "rotate"},
@@ -214,6 +223,20 @@ TEST(KernelsTest, MutantsAreNoticed) {
 }
 
 // ---- Layers
+
+/// One launch; the CPU's own code gives the same bits.
+TEST(KernelsTest, PackedWeightsUseThem) {
+  for (const Packing packing : {Packing::kNf4, Packing::kInt8}) {
+    PackedWeight weight(packing, 30, 70);
+    weight.Pack(testing::Normal({30, 70}, 1));
+    for (const at::ScalarType type : testing::kTypes) {
+      const at::Tensor by_cpu = weight.Dense(type);
+      const OnCpu on_cpu;
+      EXPECT_TRUE(SameBits(weight.Dense(type), by_cpu)) << PackingName(packing) << type;
+      EXPECT_EQ(on_cpu.launches(), 1);
+    }
+  }
+}
 
 TEST(KernelsTest, LayersUseThem) {
   struct Used {

@@ -6,6 +6,7 @@
 #include <ATen/core/PhiloxRNGEngine.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -19,8 +20,11 @@
 #include "engine/layers/cuda/dropout_kernels.h"
 #include "engine/layers/cuda/llama_kernels.h"
 #include "engine/layers/cuda/norm_kernels.h"
+#include "engine/layers/cuda/unpack_kernels.h"
+#include "engine/layers/kernels/unpack.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/testing.h"
 
@@ -342,6 +346,35 @@ inline KernelCase ColumnSumsCase(int64_t rows, int64_t columns, int64_t gap, at:
           {1e-6 * std::sqrt(static_cast<double>(rows))}};
 }
 
+/// `skipped`: rows of the packed matrix before those that are asked for.
+inline KernelCase UnpackCase(Packing packing, int64_t rows, int64_t columns, int64_t skipped,
+                             at::ScalarType type) {
+  PackedWeight weight(packing, rows + skipped, columns);
+  weight.Pack(Normal({rows + skipped, columns}, 1));
+  const auto kernel = [=](at::Device device) {
+    PackedWeight there = weight;
+    there.To(device);
+    return Tensors{there.Rows(skipped, rows)->Dense(type)};
+  };
+  const auto reference = [=] {
+    const auto* const codes = weight.codes().const_data_ptr<uint8_t>();
+    at::Tensor dense = at::empty({rows * columns}, at::kDouble);
+    for (int64_t i = 0; i < dense.numel(); ++i) {
+      const int64_t at = i + skipped * columns;
+      const int both = codes[at / 2];
+      const double code = packing == Packing::kInt8 ? static_cast<int8_t>(codes[at]) / 127.0
+                          : at % 2 == 0             ? unpack::kNf4[both >> 4]
+                                                    : unpack::kNf4[both & 15];
+      dense[i] = code * weight.scales()[at / BlockElements(packing, columns)].item<double>();
+    }
+    return Tensors{dense.view({rows, columns})};
+  };
+  return {Str("unpack ", PackingName(packing), " ", rows, " x ", columns, " ", c10::toString(type)),
+          kernel,
+          reference,
+          {Rounding(type)}};
+}
+
 /// What differs from the reference; "" = nothing. `got` is on the CPU.
 inline std::string DifferenceOf(const KernelCase& c, const Tensors& got, const Tensors& wanted) {
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -396,6 +429,12 @@ inline std::vector<KernelCase> KernelCases() {
     for (const auto& [rows, width] :
          std::vector<std::pair<int, int>>{{1, 1}, {3, 8}, {5, 7}, {40, 24}}) {
       cases.push_back(SwigluOfHalvesCase(rows, width, type));
+    }
+    for (const Packing packing : {Packing::kNf4, Packing::kInt8}) {
+      for (const auto& [rows, columns, skipped] : std::vector<std::array<int, 3>>{
+               {1, 1, 0}, {3, 7, 1}, {2, 64, 0}, {9, 40, 3}, {20, 129, 2}}) {
+        cases.push_back(UnpackCase(packing, rows, columns, skipped, type));
+      }
     }
   }
   return cases;

@@ -151,11 +151,12 @@ class Beginning {
     const TrainingState& saved = save.manifest().training;
     if (saved.base == now_.base) return;
     const Value now = Value::FromJson(now_.job.ToJson());
-    const Value before = saved.job["adapt"]["options"]["train"],
-                train = now["adapt"]["options"]["train"];
-    if (before != train) {
-      throw ConfigError(Str(save.path(), ": adapt.train was ", before.Describe(),
-                            " and must be the same, got ", train.Describe()));
+    for (const char* option : {"train", "base"}) {
+      const Value before = saved.job["adapt"]["options"][option],
+                  after = now["adapt"]["options"][option];
+      if (before == after) continue;
+      throw ConfigError(Str(save.path(), ": adapt.", option, " was ", before.Describe(),
+                            " and must be the same, got ", after.Describe()));
     }
     const Value& from = saved.job["weights"]["from"];
     const bool has_file = from.is_string() && !from.as_string().empty();

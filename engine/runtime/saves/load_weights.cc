@@ -74,6 +74,12 @@ void CheckTrained(const Job& job, const std::string& path, const Taken& taken) {
 /// Reads the slice of the tensor that this rank has.
 void Load(const MappedWeights& weights, const MappedTensor& mapped, const StateTensor& tensor) {
   const at::NoGradGuard no_grad;
+  if (tensor.packed) {
+    const at::Tensor dense = EmptyTensors({tensor.spec}, at::kCPU)[0];
+    weights.Read(mapped, tensor.slice, dense.mutable_data_ptr());
+    tensor.packed->Pack(dense);
+    return;
+  }
   if (tensor.memory.is_cpu() && tensor.slice.is_box()) {
     return weights.Read(mapped, tensor.slice, tensor.memory.mutable_data_ptr());
   }

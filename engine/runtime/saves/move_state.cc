@@ -141,9 +141,11 @@ std::vector<StateMove> MovesOf(const std::vector<std::vector<StateRange>>& has,
   return moves;
 }
 
-int64_t MoveState(const std::vector<StateTensor>& before, const std::vector<StateTensor>& now,
+int64_t MoveState(const std::vector<StateTensor>& state_before,
+                  const std::vector<StateTensor>& state_now,
                   const std::function<bool(int, int)>& near, Transport& transport) {
   const at::NoGradGuard no_grad;
+  const std::vector<StateTensor> before = InMemory(state_before), now = InMemory(state_now);
   std::vector<std::vector<StateRange>> has, wants;
   const Value mine =
       Value::MakeMap({{"has", ToValue(RangesOf(before))}, {"wants", ToValue(RangesOf(now))}});

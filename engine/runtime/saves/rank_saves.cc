@@ -31,7 +31,7 @@ const Doing kSaves = {-1, "SAVE"};
 
 int64_t BytesOf(const std::vector<StateTensor>& state) {
   int64_t bytes = 0;
-  for (const StateTensor& tensor : state) bytes += static_cast<int64_t>(tensor.memory.nbytes());
+  for (const StateTensor& tensor : state) bytes += tensor.bytes();
   return bytes;
 }
 

@@ -69,7 +69,7 @@ Value Computing(const Value& layers) {
   Value::List kept;
   for (const Value& layer : layers.as_list()) {
     Value own = Value::MakeMap();
-    for (const char* name : {"type", "args", "forward", "tied_forward", "low_rank"}) {
+    for (const char* name : {"type", "args", "forward", "tied_forward", "low_rank", "packed"}) {
       if (layer.Has(name)) own.Set(name, layer[name]);
     }
     // For a layer in Lua, `init` makes what its forward computes with.

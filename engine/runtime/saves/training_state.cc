@@ -58,6 +58,15 @@ at::Tensor Flat(const at::Tensor& tensor, const std::string& name) {
 
 void AddValues(const PlacedParameter& parameter, const std::string& name, const Holding& holding,
                std::vector<StateTensor>& tensors) {
+  if (parameter.packed) {
+    STRATA_CHECK(holding.boxes.size() == 1 && parameter.counted) << name;
+    StateTensor& tensor = tensors.emplace_back();
+    tensor.name = CheckedName(name);
+    tensor.spec = holding.spec;
+    tensor.slice = holding.boxes[0];
+    tensor.packed = parameter.packed;
+    return;
+  }
   const at::Tensor values = Flat(parameter.value, name);
   int64_t next = 0;
   for (const Slice& box : holding.boxes) {
@@ -121,6 +130,28 @@ at::Tensor ReadBox(const Checkpoint& save, const SavedTensor& saved, const Slice
 
 }  // namespace
 
+int64_t StateTensor::bytes() const {
+  if (!packed) return static_cast<int64_t>(memory.nbytes());
+  return static_cast<int64_t>(packed->codes().nbytes() + packed->scales().nbytes());
+}
+
+std::vector<StateTensor> InMemory(const std::vector<StateTensor>& tensors) {
+  std::vector<StateTensor> all;
+  for (const StateTensor& tensor : tensors) {
+    if (!tensor.packed) {
+      all.push_back(tensor);
+      continue;
+    }
+    for (const auto& [name, memory] : {std::pair("codes", tensor.packed->codes()),
+                                       std::pair("scales", tensor.packed->scales())}) {
+      const TensorSpec spec = SpecOf(memory);
+      all.push_back({Str(tensor.name, "#", name), TensorKind::kParameter, spec,
+                     Slice::Whole(spec.shape), tensor.is_copy, memory});
+    }
+  }
+  return all;
+}
+
 TiePaths TiePathsOf(const std::vector<LayerSpec>& layers) {
   TiePaths paths;
   for (size_t index = 0; index < layers.size(); ++index) {
@@ -161,6 +192,7 @@ std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const
 }
 
 void LoadTensor(const Checkpoint& save, const StateTensor& tensor) {
+  STRATA_CHECK(!tensor.packed) << tensor.name;  // no save holds the base of `adapt`
   const at::NoGradGuard no_grad;
   const SavedTensor& saved = FindSaved(save, tensor.name, tensor.spec);
   const bool is_as_saved = saved.spec.dtype == tensor.spec.dtype;

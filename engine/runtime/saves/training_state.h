@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,12 @@ struct StateTensor {
   /// True for a later use of a tied tensor. It has the name of the first use.
   bool is_copy = false;
   at::Tensor memory;  ///< one dim: a view of the slice's elements where they are
+  /// A weight of which few bits are held (packed_weight.h). Then `memory` is undefined.
+  std::shared_ptr<PackedWeight> packed = nullptr;
 
   /// True if the tensor is divided among the ranks of the model axis.
   bool is_shared() const { return slice.shape != spec.shape; }
+  int64_t bytes() const;  ///< of its memory
 };
 
 /// Maps the name of each tie (TieName()) to the path of the tensor in its first use,
@@ -48,6 +52,9 @@ const std::string& SavedName(const PlacedParameter& parameter, const TiePaths& t
 /// know.
 std::vector<StateTensor> StateOf(Stage& stage, const Optimizer& optimizer, const TiePaths& ties,
                                  const AxisComm* axis);
+
+/// The tensors, with the codes and scales of a packed one in its place: "3.weight#codes".
+std::vector<StateTensor> InMemory(const std::vector<StateTensor>& tensors);
 
 /// Reads the slice of the tensor from a save into its memory, converting to its dtype. Throws
 /// WorldError, and ConfigError as FindSaved() does.

@@ -23,6 +23,7 @@
 #include "engine/layers/axis/axis_scope.h"
 #include "engine/layers/connections.h"
 #include "engine/layers/layer_types.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/layers/parts.h"
 #include "engine/layers/random/random.h"
 #include "engine/layers/split.h"
@@ -127,6 +128,10 @@ StageLayer BuildStageLayer(const Surroundings& around, const LayerSpec& spec, in
 void Store(Layer& layer, at::ScalarType stored, at::Device device) {
   if (stored == at::kFloat && device.is_cpu()) return;
   for (Parameter& parameter : layer.parameters()) {
+    if (parameter.packed) {
+      parameter.packed->To(device);
+      continue;
+    }
     const bool converts = !parameter.keeps_type && parameter.value.scalar_type() == at::kFloat;
     const bool trains = parameter.value.requires_grad();
     parameter.value = parameter.value.detach()
@@ -145,7 +150,7 @@ std::shared_ptr<void> ReserveFor(const std::vector<LayerSpec>& layers, at::Scala
   int64_t bytes = 0;
   for (const LayerSpec& layer : layers) {
     for (const ParameterSpec& parameter : ParametersOf(layer)) {
-      if (parameter.buffer) continue;
+      if (parameter.buffer || parameter.packing != Packing::kNone) continue;
       const int64_t elements = parameter.elements() / (parameter.share ? parts : 1);
       bytes += AllocatedBytes(elements * item) + static_cast<int64_t>(kBlockUnit);
     }

@@ -52,9 +52,10 @@ void Examiner::Leaves(StageLayer& layer, int stage, int m, const Tensors& output
     if (IsFinite(output)) continue;
     std::string what = "an output";
     for (const Parameter& parameter : layer.layer->parameters()) {
-      if (IsFinite(parameter.value)) continue;
-      what = Str("by its parameter ", layer.path, ".", parameter.name, " (",
-                 Statistics(parameter.value), ") an output");
+      const at::Tensor& value = parameter.packed ? parameter.packed->scales() : parameter.value;
+      if (IsFinite(value)) continue;
+      what = Str("by its parameter ", layer.path, ".", parameter.name, " (", Statistics(value),
+                 ") an output");
       break;
     }
     Note(false, m, layer.index, layer.label, stage, what, output);

@@ -165,7 +165,12 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
         placed.tie = tied->tie;
         placed.counted = tied->is_first_use;
       }
-      if (parameter.frozen) {
+      if (parameter.packed) {
+        parameter.packed->To(device);
+        placed.packed = parameter.packed;
+        placed.value = PackedValue(parameter.value.sizes(), at::kFloat);
+        parameter.value = PackedValue(parameter.value.sizes(), TypesOf(parameter, types).seen);
+      } else if (parameter.frozen) {
         const Types of = TypesOf(parameter, types);
         placed.value = parameter.value.detach().to(device, of.stored);
         parameter.value = InType(placed.value, of.seen);
@@ -177,7 +182,7 @@ FlatParameters::FlatParameters(std::vector<StageLayer>& layers, const GroupOf& g
       placed.layer = layer.index;
       placed.path = Str(layer.path, ".", parameter.name);
       placed.leaf = parameter.value;
-      if (parameter.value.scalar_type() != placed.value.scalar_type()) {
+      if (!parameter.packed && parameter.value.scalar_type() != placed.value.scalar_type()) {
         parameter.original = placed.value;
       }
       placed.share = parameter.share;

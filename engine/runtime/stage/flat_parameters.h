@@ -34,6 +34,7 @@
 
 #include "engine/base/tensors/late_memory.h"
 #include "engine/layers/kernels/row_product.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/runtime/stage/stage_layer.h"
 
 namespace strata {
@@ -83,6 +84,7 @@ struct PlacedParameter {
   bool counted = true;              ///< false if another stage or layer counts this tied parameter
   std::optional<Share> share = {};  ///< the part of the whole that the rank has, see Parameter
   bool partial_grad = false;        ///< see Parameter
+  std::shared_ptr<PackedWeight> packed = nullptr;  ///< see Parameter; then `value` is float32
 };
 
 /// The types of a stage's parameters. They do not apply to parameters with Parameter::keeps_type.

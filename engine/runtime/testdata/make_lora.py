@@ -1,4 +1,5 @@
-"""Writes lora.json: the losses of 20 steps of PyTorch 2.11 that train low-rank parts beside frozen weights.
+"""Writes lora.json: the losses of 20 steps of PyTorch 2.11 that train low-rank parts beside frozen weights, which are
+dense, or in NF4 or int8 as bitsandbytes has them (engine/layers/testdata/make_packed.py compares codes and values).
 
     python make_lora.py > lora.json
 
@@ -21,6 +22,26 @@ def mixed(state):
     word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & 2**64 - 1
     word = (word ^ word >> 27) * 0x94D049BB133111EB & 2**64 - 1
     return word ^ word >> 31
+
+
+NF4 = torch.tensor([
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+])
+
+
+def few_bits(weight, base):
+    """The weight as it is read back from a base of this kind."""
+    if base == "nf4":
+        blocks = [block / block.abs().max() for block in weight.flatten().split(64)]
+        nearest = [NF4[torch.bucketize(block, (NF4[1:] + NF4[:-1]) / 2)] for block in blocks]
+        largest = [block.abs().max() for block in weight.flatten().split(64)]
+        return torch.cat([n * m for n, m in zip(nearest, largest)]).view_as(weight)
+    if base == "int8":
+        largest = weight.abs().max(1, keepdim=True).values
+        return (weight * (127 / largest)).round() * largest / 127
+    return weight
 
 
 class LowRank(nn.Module):
@@ -50,8 +71,7 @@ def sequences(i):
     return x.view(4, 3, 6), ((torch.arange(12) * 7 + 3 * i) % 5).view(4, 3)
 
 
-def main():
-    torch.set_num_threads(1)
+def losses_of(base):
     makers = [
         lambda: nn.Linear(6, 8),
         lambda: nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True),
@@ -62,8 +82,11 @@ def main():
     for i, make in enumerate(makers):
         torch.manual_seed(SEED + i)
         layers.append(make())
-    for p in nn.Sequential(*layers).parameters():
-        p.requires_grad_(False)
+    for layer in layers:
+        for p in layer.parameters():
+            p.requires_grad_(False)
+            if p.dim() == 2 and layer is not layers[-1]:
+                p.copy_(few_bits(p, base))
     for layer, module, weight in [
         (1, "self_attn", "in_proj_weight"),
         (1, "self_attn.out_proj", "weight"),
@@ -88,7 +111,13 @@ def main():
             for p, (m, v), g in zip(learns, moments, gradients):
                 adamw(p, m, v, g, step + 1)
         losses.append(loss.item())
-    print(json.dumps(losses))
+    return losses
+
+
+def main():
+    torch.set_num_threads(1)
+    print(json.dumps({
+base: losses_of(base) for base in ("dense", "nf4", "int8")}))
 
 
 if __name__ == "__main__":

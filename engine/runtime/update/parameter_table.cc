@@ -57,7 +57,10 @@ ParameterTable::ParameterTable(std::vector<PlacedParameter> own, bool speaks,
 }
 
 at::Tensor ParameterTable::Whole(const PlacedParameter& parameter, What what) const {
-  at::Tensor tensor = what == What::kValues ? parameter.value : parameter.gradient;
+  const bool is_packed = parameter.packed && what == What::kValues;
+  at::Tensor tensor = is_packed               ? parameter.packed->Dense(at::kFloat)
+                      : what == What::kValues ? parameter.value
+                                              : parameter.gradient;
   if (!tensor.defined() || !parameter.counted) return {};
   if (parameter.share) tensor = JoinShares(tensor.detach(), *parameter.share, *axis_);
   return speaks_ ? tensor : at::Tensor();
