@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/runtime/engine.h"
 #include "engine/runtime/check/step_check.h"
+#include "engine/runtime/engine.h"
 #include "engine/runtime/engine_tensors.h"
 #include "engine/runtime/stage/examiner.h"
 #include "engine/runtime/stage/feed.h"
