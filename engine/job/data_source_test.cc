@@ -32,10 +32,10 @@ std::string Sample(const Value& source, const TensorSpec* input = nullptr) {
 TEST(DataSources, AreThoseOfTheDesign) {
   std::vector<std::string> names;
   for (const DataSourceType& type : DataSourceTypes()) names.push_back(type.name);
-  EXPECT_THAT(names, testing::ElementsAre("digits", "cifar10", "text", "images", "tokens",
-                                          "image_folder", "csv", "npy", "npz", "safetensors", "idx",
-                                          "token_file", "jsonl", "parquet", "arrow", "webdataset", "chat",
-                                          "dataset"));
+  EXPECT_THAT(names,
+              testing::ElementsAre("digits", "cifar10", "text", "images", "tokens", "image_folder",
+                                   "csv", "npy", "npz", "safetensors", "idx", "token_file", "jsonl",
+                                   "parquet", "arrow", "webdataset", "chat", "dataset"));
   EXPECT_EQ(FindDataSource("digit"), nullptr);
 }
 

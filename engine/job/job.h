@@ -229,7 +229,7 @@ struct WeightsSpec {
 /// In which steps another rank repeats a part of the work and compares bits (runtime/check/).
 struct CheckSpec {
   int64_t every = 0;  ///< every step whose number, from 1, is a multiple of it; 0 = not said
-  double share = 0;   ///< of the time: `every` follows from what a checked step is predicted to take
+  double share = 0;  ///< of the time: `every` follows from what a checked step is predicted to take
   bool is_on() const { return every > 0 || share > 0; }
 };
 
@@ -287,8 +287,8 @@ struct Job {
   double hang_timeout = 0;  ///< seconds without progress until the watchdog acts; 0 = HangSeconds()
   int64_t tie_check = 100;  ///< steps between two comparisons of tied parameters; 0 = never
   CheckSpec check;
-  bool comm_log = false;    ///< show the time of collectives at the end
-  std::string log;          ///< JSONL file; "" = none
+  bool comm_log = false;  ///< show the time of collectives at the end
+  std::string log;        ///< JSONL file; "" = none
   /// A file in Chrome's trace format with the time of every action; "" = none.
   std::string trace;
   /// The treatment of a step whose loss or gradients are not finite: "stop", "skip" or "warn".
