@@ -254,25 +254,25 @@ TEST_F(AdaptTest, RefusesASaveBesideAnotherBase) {
 TEST_F(AdaptTest, PacksTheSameNumbersOfEveryTypeAlike) {
   const std::string base = Base(2);
   const auto whole = Checkpoint::Open(base);
-  const auto weights_in = [&](DType type, const Checkpoint& from) {
+  const auto weights_in = [&](DType type, const Checkpoint& from, const char* name) {
     const MappedWeights mapped(from, WeightMap());
     std::vector<MappedTensor> tensors;
     for (const SavedTensor& saved : from.manifest().tensors) {
       if (saved.kind == TensorKind::kMoment) continue;
-      const bool is_float =
-          saved.spec.dtype == DType::kFloat32 || saved.spec.dtype == DType::kBFloat16;
+      const bool is_float = IsFloating(saved.spec.dtype);
       tensors.push_back(
           {saved.name, {saved.spec.shape, is_float ? type : saved.spec.dtype}, {{&saved, 0, 0}}});
     }
-    const std::string path = folder_.Inside(Str(DTypeName(type), ".safetensors"));
+    const std::string path = folder_.Inside(Str(name, ".safetensors"));
     WriteWeights(mapped, tensors, path);
     return path;
   };
-  // float16 has all bits of these bfloat16 numbers, which are near 1.
-  const std::string narrow = weights_in(DType::kBFloat16, *whole);
+  // Rounded to float16 and then to bfloat16, the numbers are in all three types.
+  const auto once = Checkpoint::Open(weights_in(DType::kFloat16, *whole, "once"));
+  const std::string narrow = weights_in(DType::kBFloat16, *once, "narrow");
   const auto rounded = Checkpoint::Open(narrow);
-  const std::string half = weights_in(DType::kFloat16, *rounded);
-  const std::string wide = weights_in(DType::kFloat32, *rounded);
+  const std::string half = weights_in(DType::kFloat16, *rounded, "half");
+  const std::string wide = weights_in(DType::kFloat32, *rounded, "wide");
   for (const char* packing : {"nf4", "int8"}) {
     const auto train = [&](const std::string& from) {
       const Value adapt = Lora({{"base", packing}});

@@ -10,6 +10,7 @@
 #include "engine/base/tensors/late_memory.h"
 #include "engine/base/text.h"
 #include "engine/comm/specs.h"
+#include "engine/layers/packed_weight.h"
 #include "engine/runtime/stage/feed.h"
 
 namespace strata {
@@ -68,7 +69,12 @@ Tensors ValuesOf(Stage& stage) {
   Tensors values;
   for (const FlatBuffer& buffer : stage.parameters().buffers()) values.push_back(buffer.values);
   for (const PlacedParameter& parameter : stage.parameters().parameters()) {
-    if (!parameter.gradient.defined()) values.push_back(parameter.value);
+    if (parameter.packed) {
+      values.push_back(parameter.packed->codes());
+      values.push_back(parameter.packed->scales());
+    } else if (!parameter.gradient.defined()) {
+      values.push_back(parameter.value);
+    }
   }
   return values;
 }

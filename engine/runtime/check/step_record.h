@@ -85,7 +85,7 @@ bool AddsGradients(const Stage& stage, schedule::Kind kind);
 std::vector<const PlacedParameter*> Learning(Stage& stage);
 /// The sums of weight gradients that are in memory and hold something; undefined for the others.
 Tensors SumsOf(Stage& stage);
-/// The values of a stage: its flat buffers, then its frozen parameters.
+/// The values of a stage: its flat buffers, then its frozen parameters, or their codes and scales.
 Tensors ValuesOf(Stage& stage);
 /// The buffers of its layers.
 Tensors LayerBuffersOf(Stage& stage);
