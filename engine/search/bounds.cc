@@ -92,16 +92,28 @@ double StepAtLeast(const Candidate& candidate, const StageTable& table, const Tr
   const double message = MessageAtLeast(candidate, table, cluster);
   // The messages by which each earlier rank delays a rank that waits.
   const double ways = splits ? message : 2 * message;
-  // Means over the ranks. A rank with several stages can reduce one while it computes another.
+  const Paces paces = PacesOf(candidate, cluster);
+  const bool differ = !paces.most.empty();
+  const double fastest = differ ? *std::ranges::min_element(paces.least) : 1;
+  // Sums over the ranks, each divided by its pace: a rank of pace s takes s times as long for its
+  // work, but not for messages and reductions. So the step is at least the sum divided by the
+  // speeds (1 / s) of all ranks. A rank with several stages can reduce one while it computes
+  // another.
+  double speeds = differ ? 0 : candidate.pipe, slowest = 1;
+  for (const double pace : paces.most) {
+    speeds += 1 / pace;
+    slowest = std::max(slowest, pace);
+  }
   const double busy =
-      micro_batches * total.seconds() + ways * candidate.pipe * (candidate.pipe - 1) / 2;
+      micro_batches * total.seconds() + ways * candidate.pipe * (candidate.pipe - 1) / 2 / slowest;
+  const double sums = reduce / slowest;
   const double tail =
-      (candidate.stages_per_rank == 1 ? busy + reduce : std::max(busy, reduce)) + update;
+      (candidate.stages_per_rank == 1 ? busy + sums : std::max(busy, sums)) + update;
   // The time that one micro-batch needs to pass all stages and return.
   const double back = splits ? total.input_grad.seconds : total.backward_seconds();
-  const double way = total.forward.seconds + back + 2 * message * (candidate.pipe - 1);
-  const double step = std::max(tail / candidate.pipe, way);
-  if (candidate.stages_per_rank > 1) return step;
+  const double way = fastest * (total.forward.seconds + back) + 2 * message * (candidate.pipe - 1);
+  const double step = std::max(tail / speeds, way);
+  if (candidate.stages_per_rank > 1 || differ) return step;
   return std::max(step, WaitingStep(total.seconds(), table.LeastHeadShare(splits), ways,
                                     micro_batches, candidate.pipe));
 }
@@ -115,8 +127,12 @@ CutStep::CutStep(const Candidate& candidate, const StageTable& table, const Trai
       stage_ranks_(
           schedule::StageMap(candidate.schedule, candidate.pipe, candidate.stages_per_rank)),
       ranks_(static_cast<size_t>(candidate.pipe)) {
+  const Paces paces = PacesOf(candidate, cluster);
   for (int r = 0; r < candidate.pipe; ++r) {
     ranks_[r].replicas = ReplicasOf(candidate, cluster, r);
+    if (paces.most.empty()) continue;
+    ranks_[r].least = paces.least[r];
+    ranks_[r].most = paces.most[r];
   }
   for (size_t s = 0; s + 1 < stage_ranks_.size(); ++s) {
     const bool crosses = stage_ranks_[s] != stage_ranks_[s + 1];
@@ -135,12 +151,12 @@ double CutStep::AtLeast(const std::vector<int>& bounds) {
     const StageCost& stage = table_.Of(bounds[s], bounds[s + 1]);
     const auto [reduce, update, sent] = EndOf(choice_, stage, training_, rank.replicas);
     const bool is_first = rank.head < 0;
-    rank.work += micro_batches * stage.seconds();
-    rank.update += update;
+    rank.work += micro_batches * rank.most * stage.seconds();
+    rank.update += rank.most * update;
     rank.reduce = is_first ? reduce : std::min(rank.reduce, reduce);
     if (is_first) rank.head = head, rank.drain = drain;
-    head += stage.forward.seconds;
-    drain += splits_ ? stage.input_grad.seconds : stage.backward_seconds();
+    head += rank.least * stage.forward.seconds;
+    drain += rank.least * (splits_ ? stage.input_grad.seconds : stage.backward_seconds());
     if (!links_[s].takes_time()) continue;
     const double transfer = links_[s].Transfer(stage.output_bytes);
     head += links_[s].latency + transfer;
@@ -187,8 +203,8 @@ double MemoryAtLeast(const Candidate& candidate, const StageTable& table,
   return ModelBytes(candidate, table.total(), training) / candidate.pipe;
 }
 
-double CutMemoryAtLeast(const Candidate& candidate, const StageTable& table,
-                        const Training& training, const std::vector<int>& live) {
+std::vector<double> CutMemoryAtLeast(const Candidate& candidate, const StageTable& table,
+                                     const Training& training, const std::vector<int>& live) {
   const std::vector<int> ranks =
       schedule::StageMap(candidate.schedule, candidate.pipe, candidate.stages_per_rank);
   std::vector<double> bytes(static_cast<size_t>(candidate.pipe));
@@ -196,7 +212,7 @@ double CutMemoryAtLeast(const Candidate& candidate, const StageTable& table,
     const StageCost& stage = StageOf(candidate, table, s);
     bytes[ranks[s]] += ModelBytes(candidate, stage, training) + live[s] * stage.kept_bytes;
   }
-  return *std::max_element(bytes.begin(), bytes.end());
+  return bytes;
 }
 
 }  // namespace strata::search

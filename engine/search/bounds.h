@@ -29,6 +29,7 @@ class CutStep {
  private:
   struct Rank {
     Group replicas;
+    double least = 1, most = 1;  ///< of the Paces
     double work = 0, reduce = 0, update = 0, head = -1, drain = 0;
   };
 
@@ -48,8 +49,8 @@ std::vector<int> LiveAtLeast(const Candidate& candidate);
 
 /// A lower bound in bytes for the fullest rank, for any cuts.
 double MemoryAtLeast(const Candidate& candidate, const StageTable& table, const Training& training);
-/// The same for the candidate's own cuts. `live`: from LiveAtLeast().
-double CutMemoryAtLeast(const Candidate& candidate, const StageTable& table,
-                        const Training& training, const std::vector<int>& live);
+/// The same of each rank of the pipe axis for the candidate's own cuts. `live`: from LiveAtLeast().
+std::vector<double> CutMemoryAtLeast(const Candidate& candidate, const StageTable& table,
+                                     const Training& training, const std::vector<int>& live);
 
 }  // namespace strata::search

@@ -14,10 +14,12 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 double CutCost(const StageTable& table, const CutGoal& goal, int stage, int begin, int end) {
-  const double work = goal.micro_batches * table.Of(begin, end).seconds();
+  const double pace = goal.slowness.empty() ? 1 : goal.slowness[stage];
+  const double work = pace * goal.micro_batches * table.Of(begin, end).seconds();
   if (!goal.head || begin == 0) return work;
   const StageCost& before = table.Of(0, begin);
-  return before.forward.seconds + (goal.splits ? 0 : before.backward_seconds()) +
+  const double fastest = goal.slowness.empty() ? 1 : std::ranges::min(goal.slowness);
+  return fastest * (before.forward.seconds + (goal.splits ? 0 : before.backward_seconds())) +
          stage * goal.message + work;
 }
 
@@ -33,7 +35,7 @@ class Costliest {
   const std::vector<partition::Window>& windows() const { return windows_; }
   static double Join(double stage, double rest) { return std::max(stage, rest); }
   std::optional<double> Of(int stage, int begin, int end) const {
-    if (!goal_.fits(stage, begin, end)) return std::nullopt;
+    if (goal_.fits && !goal_.fits(stage, begin, end)) return std::nullopt;
     return CutCost(table_, goal_, stage, begin, end);
   }
 
@@ -138,7 +140,8 @@ std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal) {
       << goal.stages << " stages of " << table.layers() << " layers";
   constexpr double kMostSteps = 1 << 20;
   const double layers = table.layers();
-  if (!goal.fits || goal.stages * layers * layers > kMostSteps) return Cutter(table, goal).Find();
+  const bool is_simple = !goal.fits && goal.slowness.empty();
+  if (is_simple || goal.stages * layers * layers > kMostSteps) return Cutter(table, goal).Find();
   const Costliest problem(table, goal);
   partition::CutTable cuts(problem);
   std::vector<int> bounds = cuts.Solve();

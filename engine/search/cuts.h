@@ -20,7 +20,10 @@ struct CutGoal {
   /// only the slowest stage counts.
   double micro_batches = 1;
   bool head = false;
-  double message = 0;   ///< seconds that each earlier stage adds to the head
+  double message = 0;  ///< seconds that each earlier stage adds to the head
+  /// How many times as long each stage takes on its rank; empty: 1. The head takes as long as on
+  /// the fastest rank.
+  std::vector<double> slowness = {};
   bool splits = false;  ///< backwards are split into I and W: only forwards count for the head
   /// True if layers `begin` to `end` can be stage `stage`; an empty function allows everything.
   std::function<bool(int stage, int begin, int end)> fits = {};
@@ -41,10 +44,10 @@ struct FoundCut {
 /// stage would take one layer more, until both meet. Then the same is done for the layers behind
 /// each bound. A limit takes stages * log(layers) look-ups, and few limits are needed.
 ///
-/// The result is exact without `fits`. With it, a later stage may hold what an earlier one cannot,
-/// so that a stage with fewer layers may be better: then short lists (at most 2^20 stages *
-/// layers^2) are solved exactly by dynamic programming (plan/cut/cut_table.h), and of longer ones a
-/// cut may be missed. REQUIRES: 1 <= stages <= layers.
+/// The result is exact without `fits` and `slowness`. With them, a later stage may hold what an
+/// earlier one cannot, so that a stage with fewer layers may be better: then short lists (at most
+/// 2^20 stages * layers^2) are solved exactly by dynamic programming (plan/cut/cut_table.h), and of
+/// longer ones a cut may be missed. REQUIRES: 1 <= stages <= layers.
 std::optional<FoundCut> FindCut(const StageTable& table, const CutGoal& goal);
 
 }  // namespace strata::search

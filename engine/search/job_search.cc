@@ -101,6 +101,7 @@ Job JobOf(const Candidate& candidate, Job job) {
   job.recompute = {.method = RecomputeSpec::Method::kAuto};
   job.zero = candidate.zero;
   job.memory = candidate.memory;
+  job.ranks = {};  // the cluster has them
   job.costs.clear();
   job.links.clear();
   return job;
@@ -118,7 +119,9 @@ void ChooseLayers(const Job& job, const Cluster& cluster, Script* script, FoundP
   candidate.memory = static_cast<int64_t>(cluster.memory());
   const Job placed = JobOf(candidate, job);
   try {
-    const Plan plan = PlanJob(placed, {.gpus = cluster.devices(), .links = cluster.links}, script);
+    const PlanOptions options = {
+        .gpus = cluster.devices(), .hosts = HostsOf(cluster), .links = cluster.links};
+    const Plan plan = PlanJob(placed, options, script);
     const auto micro_batches = static_cast<int>(candidate.micro_batches);
     const StepEvaluation step =
         SimulateRun(placed, plan, TrainingProgram(placed, plan, micro_batches, script), cluster, {},
@@ -168,8 +171,11 @@ void AskAll(JobCosts& costs, const Space& space, Script* script, const SearchLim
   const Cluster& cluster = search.cluster;
   Cluster larger = cluster;
   larger.device.memory *= 2;
-  Ask(costs, larger, space, Str(FormatBytes(larger.device.memory), " per device"), script, limits,
-      search);
+  for (RankAbility& device : larger.abilities) device.memory *= 2;
+  const std::string twice = cluster.abilities.empty()
+                                ? Str(FormatBytes(larger.device.memory), " per device")
+                                : "twice the memory per device";
+  Ask(costs, larger, space, twice, script, limits, search);
   if (cluster.links) return;  // measured links are not changed
   if (cluster.devices_per_node > 1) {
     Cluster faster = cluster;
@@ -243,6 +249,18 @@ std::string MissedText(const FoundPlans& result) {
              " faster; a larger --budget looks at more\n");
 }
 
+/// The key `ranks` for the first devices of a cluster whose devices differ; "" for others.
+std::string RanksLine(const Cluster& cluster, int ranks) {
+  std::vector<std::string> entries;
+  for (int begin = 0, end = 0; begin < ranks && !cluster.abilities.empty(); begin = end) {
+    const RankAbility& ability = cluster.abilities[begin];
+    while (end < ranks && cluster.abilities[end] == ability) ++end;
+    entries.push_back(Str("{\"", begin, "-", end - 1, "\", speed=", Printf("%.3g", ability.speed),
+                          ", memory=", ability.memory, "}"));
+  }
+  return entries.empty() ? "" : Str("  ranks           = {", Join(entries, ", "), "},\n");
+}
+
 void CheckFound(const JobSearch& search) {
   if (!search.result.best.empty()) return;
   const std::string notices = search.notices.empty() ? "" : "\n" + Join(search.notices, "\n");
@@ -297,6 +315,7 @@ JobSearch SearchFor(const Job& asked, const Value& given, const ClusterRequest& 
   Space space = HeldSpace(job, given);
   search.batch = space.batch;
   JobCosts costs(job, script);
+  SetAbilities(costs, search.cluster);
   JobNetwork network(costs, search.cluster);
   search.result = SearchPlans(network, search.cluster, space, top, Tenths(limits, 7));
   search.notices = costs.refusals();
@@ -363,7 +382,8 @@ std::string SearchText(const JobSearch& search) {
             "\n");
   }
   for (const std::string& notice : search.notices) text += Str("note: ", notice, "\n");
-  return text + "\nthe first in a script:\n" + ScriptLines(best.candidate);
+  return text + "\nthe first in a script:\n" + ScriptLines(best.candidate) +
+         RanksLine(search.cluster, best.candidate.ranks());
 }
 
 Value SearchRecord(const JobSearch& search) {

@@ -72,6 +72,51 @@ TEST(JobNetwork, HalfPrecisionHasItsOwnRate) {
   EXPECT_NEAR(seconds(whole) / seconds(half), 4, 0.1);
 }
 
+TEST(SetAbilities, GivesSpeedsByTheJobsLayersAndItsRanks) {
+  Job job = Wide(4, 512);
+  JobCosts costs(job, nullptr);
+  Cluster cluster = MakeCluster({.cluster = "8xA100-80+8xV100-32"});
+  SetAbilities(costs, cluster);
+  ASSERT_EQ(cluster.abilities.size(), 16U);
+  EXPECT_EQ(cluster.abilities[7], (RankAbility{1, static_cast<int64_t>(cluster.memory())}));
+  const RankAbility& last = cluster.abilities[15];
+  EXPECT_LT(last.speed, 1);
+  EXPECT_GT(last.speed, 0.4) << "900 against 2,039 GB/s, and 15.7 against 19.5 TFLOP/s";
+  EXPECT_LT(last.memory, int64_t{32} << 30);
+  EXPECT_EQ(HostsOf(cluster)[15].name, "node1");
+  job.ranks.rules = {{.who = "node1", .memory = 1 << 30}, {.who = "0", .speed = 0.5}};
+  cluster = MakeCluster(Devices(16));
+  SetAbilities(costs, cluster);
+  EXPECT_EQ(cluster.abilities[0].speed, 0.5);
+  EXPECT_EQ(cluster.abilities[8], (RankAbility{1, 1 << 30}));
+  job.ranks.rules = {{.who = "node2", .speed = 2}};
+  EXPECT_THAT(ConfigErrorOf([&] { SetAbilities(costs, cluster); }),
+              HasSubstr("no host's name fits \"node2\"; did you mean"));
+}
+
+/// The planner gives the faster half of a cluster more layers than the slower one, and its own
+/// simulation of that plan agrees.
+TEST(SearchFor, MixedDevicesGetLayersByTheirSpeed) {
+  Job job = Wide(12, 1024);
+  job.ranks.rules = {{.who = "2-3", .speed = 0.5}};
+  const Value given = Value::MakeMap({{"parallel", Value::MakeMap({{"pipe", 4}, {"data", 1}})}});
+  job.parallel = {4, 1, 1};
+  const JobSearch search = SearchFor(job, given, Devices(4), 1, nullptr, {});
+  const Candidate& best = search.result.best.front().candidate;
+  ASSERT_EQ(best.pipe, 4);
+  std::vector<int> layers(4);
+  const std::vector<int> ranks = schedule::StageMap(best.schedule, best.pipe, best.stages_per_rank);
+  for (size_t s = 0; s < ranks.size(); ++s) {
+    layers[ranks[s]] += best.bounds[s + 1] - best.bounds[s];
+  }
+  EXPECT_GE(layers[0] + layers[1], layers[2] + layers[3] + 6);
+  EXPECT_THAT(SearchText(search), HasSubstr("  ranks           = {{\"0-1\", speed=1, memory="));
+  Job equal = job;
+  equal.ranks = {};
+  const JobSearch other = SearchFor(equal, given, Devices(4), 1, nullptr, {});
+  EXPECT_LT(other.result.best.front().forecast.step, search.result.best.front().forecast.step);
+}
+
 TEST(JobNetwork, NeedsShapes) {
   Job job = Wide(2, 8);
   job.input.reset();

@@ -76,6 +76,18 @@ struct Node {
 using Kin = std::tuple<int, int, int>;
 Kin KinOf(const Candidate& candidate) { return {candidate.pipe, candidate.data, candidate.model}; }
 
+double LargestMemory(const Cluster& cluster) {
+  double most = cluster.MemoryOf(0);
+  for (int i = 1; i < cluster.devices(); ++i) most = std::max(most, cluster.MemoryOf(i));
+  return most;
+}
+
+double FastestPace(const Cluster& cluster) {
+  double fastest = cluster.abilities.empty() ? 1 : 0;
+  for (const RankAbility& device : cluster.abilities) fastest = std::max(fastest, device.speed);
+  return 1 / fastest;
+}
+
 class PlanSearch {
  public:
   PlanSearch(Network& network, const Cluster& cluster, const Space& space, int top,
@@ -87,7 +99,8 @@ class PlanSearch {
         limits_(limits),
         effort_(EffortOf(kTreeShare)),
         training_(network.training()),
-        capacity_(cluster.memory()),
+        capacity_(LargestMemory(cluster)),
+        fastest_(FastestPace(cluster)),
         limit_(space.below > 0 ? space.below : kNever) {}
 
   FoundPlans Run() {
@@ -196,8 +209,8 @@ class PlanSearch {
       const auto table = network_.Table(size, model, Recompute::kNone);
       if (table == nullptr) continue;
       const StageCost& total = table->total();
-      node.bound = std::max(static_cast<double>(count) * LeastSeconds(total) / pipe,
-                            total.forward.seconds + total.input_grad.seconds);
+      node.bound = fastest_ * std::max(static_cast<double>(count) * LeastSeconds(total) / pipe,
+                                       total.forward.seconds + total.input_grad.seconds);
       Push(std::move(node));
     }
   }
@@ -318,12 +331,33 @@ class PlanSearch {
     }
   }
 
-  static CutGoal GoalOf(const Candidate& candidate, bool head) {
+  CutGoal GoalOf(const Candidate& candidate, bool head) const {
     const bool has_head = head && candidate.stages_per_rank == 1;
-    return {.stages = candidate.stages(),
-            .micro_batches = has_head ? static_cast<double>(candidate.micro_batches) : 1,
-            .head = has_head,
-            .splits = SplitsBackward(candidate.schedule)};
+    CutGoal goal = {.stages = candidate.stages(),
+                    .micro_batches = has_head ? static_cast<double>(candidate.micro_batches) : 1,
+                    .head = has_head,
+                    .splits = SplitsBackward(candidate.schedule)};
+    const Paces paces = PacesOf(candidate, cluster_);
+    if (paces.most.empty()) return goal;
+    for (const int rank : StageRanks(candidate)) goal.slowness.push_back(paces.most[rank]);
+    return goal;
+  }
+
+  static std::vector<int> StageRanks(const Candidate& candidate) {
+    return schedule::StageMap(candidate.schedule, candidate.pipe, candidate.stages_per_rank);
+  }
+
+  /// True if each rank of the pipe axis has room for its bytes.
+  template <class Bytes>
+  bool HaveRoom(const Candidate& candidate, const Bytes& bytes) {
+    const std::vector<double> memories = MemoriesOf(candidate, cluster_);
+    for (size_t rank = 0; rank < bytes.size(); ++rank) {
+      const double capacity = memories.empty() ? capacity_ : memories[rank];
+      if (bytes[rank] <= capacity) continue;
+      least_memory_ = std::min(least_memory_, std::ranges::max(bytes));
+      return false;
+    }
+    return true;
   }
 
   /// The cuts to try for a large network: the best ones without regard to memory if they fit, else
@@ -338,17 +372,19 @@ class PlanSearch {
       std::vector<int> bounds = UnlimitedCut(candidate, table, goal);
       Candidate cut = WithLateGradients(candidate);
       cut.bounds = bounds;
-      if (CutMemoryAtLeast(cut, table, training_, live) > capacity_) {
+      const double before = least_memory_;
+      if (!HaveRoom(cut, CutMemoryAtLeast(cut, table, training_, live))) {
+        const std::vector<double> memories = MemoriesOf(candidate, cluster_);
+        const std::vector<int> ranks = StageRanks(candidate);
         goal.fits = [&](int stage, int begin, int end) {
           const StageCost& load = table.Of(begin, end);
           const double bytes = ModelBytes(cut, load, training_) + live[stage] * load.kept_bytes;
-          return bytes * candidate.stages_per_rank <= capacity_;
+          return bytes * candidate.stages_per_rank <=
+                 (memories.empty() ? capacity_ : memories[ranks[stage]]);
         };
         const auto limited = FindCut(table, goal);
-        if (!limited) {
-          HasRoom(CutMemoryAtLeast(cut, table, training_, live));
-          continue;
-        }
+        if (!limited) continue;
+        least_memory_ = before;  // other cuts fit
         bounds = limited->bounds;
       }
       if (Allows(cuts, bounds) && !cuts.empty()) continue;
@@ -361,7 +397,7 @@ class PlanSearch {
   const std::vector<int>& UnlimitedCut(const Candidate& candidate, const StageTable& table,
                                        const CutGoal& goal) {
     const auto key = std::make_tuple(&table, goal.stages, goal.micro_batches, goal.head,
-                                     goal.head && goal.splits);
+                                     goal.head && goal.splits, goal.slowness);
     auto found = cuts_.find(key);
     if (found == cuts_.end()) {
       kept_tables_.insert(TableOf(candidate));
@@ -396,7 +432,7 @@ class PlanSearch {
                           [&](const std::vector<int>& bounds) {
                             if (step.AtLeast(bounds) >= limit_) return;
                             cut.bounds = late.bounds = bounds;
-                            if (HasRoom(CutMemoryAtLeast(late, *table, training_, live)))
+                            if (HaveRoom(late, CutMemoryAtLeast(late, *table, training_, live)))
                               simulate(cut);
                           });
   }
@@ -409,7 +445,11 @@ class PlanSearch {
     if (limits_.progress) limits_.progress(result_);
     StepEvaluation forecast = evaluator.Of(
         PlacedOn(candidate, table, training_, cluster_, evaluator.program().stage_ranks));
-    if (!HasRoom(static_cast<double>(forecast.memory))) return std::nullopt;
+    std::vector<double> bytes;
+    for (const RankForecast& rank : forecast.ranks) {
+      bytes.push_back(static_cast<double>(rank.memory.total()));
+    }
+    if (!HaveRoom(candidate, bytes)) return std::nullopt;
     return forecast;
   }
 
@@ -469,13 +509,16 @@ class PlanSearch {
   const SearchLimits& limits_;
   Effort effort_;
   const Training training_;
-  const double capacity_;
+  const double capacity_;  ///< bytes of the device with most
+  const double fastest_;   ///< the pace of the fastest device
 
   std::vector<Variant> variants_;
   Variant alone_ = {};  ///< the variant that a single rank runs
   std::priority_queue<Node> queue_;
   int64_t order_ = 0;
-  std::map<std::tuple<const StageTable*, int, double, bool, bool>, std::vector<int>> cuts_;
+  std::map<std::tuple<const StageTable*, int, double, bool, bool, std::vector<double>>,
+           std::vector<int>>
+      cuts_;
   /// Keeps the tables alive that the keys of cuts_ point to.
   std::set<std::shared_ptr<const StageTable>> kept_tables_;
   std::map<Kin, FoundPlan> best_;

@@ -67,6 +67,15 @@ Cluster AnyCluster() {
   return cluster;
 }
 
+/// Half of the time, gives the cluster's first devices different speeds.
+void MayDiffer(int devices, Cluster& cluster) {
+  if (*rc::gen::arbitrary<bool>()) return;
+  for (int i = 0; i < devices; ++i) {
+    cluster.abilities.push_back({.speed = *rc::gen::element(0.25, 0.5, 1.0, 2.0),
+                                 .memory = static_cast<int64_t>(cluster.memory())});
+  }
+}
+
 Training AnyTraining() {
   return {.state_bytes = static_cast<double>(*rc::gen::inRange(0, 9)),
           .update_seconds = 0.25 * *rc::gen::inRange(0, 3),
@@ -78,7 +87,8 @@ Training AnyTraining() {
 RC_GTEST_PROP(Bounds, NoStepIsBelowThem, ()) {
   NumbersNetwork network(AnyLayers(3, 12));
   const Candidate candidate = AnyChoice(network.layers());
-  const Cluster cluster = AnyCluster();
+  Cluster cluster = AnyCluster();
+  MayDiffer(candidate.ranks(), cluster);
   const Training training = AnyTraining();
   const auto table = network.Table(2, candidate.model, candidate.recompute);
   const StepEvaluation forecast = StepOf(candidate, *table, training, cluster);
@@ -96,8 +106,10 @@ RC_GTEST_PROP(Bounds, NoRankHoldsLess, ()) {
   const StepEvaluation forecast = StepOf(candidate, *table, training, MakeDevices(1, 8, 1e9));
   RC_ASSERT(MemoryAtLeast(candidate, *table, training) <=
             static_cast<double>(forecast.memory) * kRounding);
-  RC_ASSERT(CutMemoryAtLeast(candidate, *table, training, LiveAtLeast(candidate)) <=
-            static_cast<double>(forecast.memory) * kRounding);
+  const auto bytes = CutMemoryAtLeast(candidate, *table, training, LiveAtLeast(candidate));
+  for (size_t r = 0; r < bytes.size(); ++r) {
+    RC_ASSERT(bytes[r] <= static_cast<double>(forecast.ranks[r].memory.total()) * kRounding);
+  }
 }
 
 // ---- Predictions
@@ -205,10 +217,11 @@ double BruteForce(const std::vector<Numbers>& layers, int ranks, int stages_per_
             weight_grad += layer.weight_grad * static_cast<double>(size);
             output = layer.output * static_cast<double>(size);
           }
-          costs.forward.push_back(forward);
-          costs.input_grad.push_back(input_grad);
-          costs.weight_grad.push_back(weight_grad);
           const int rank = program.stage_ranks[s];
+          const double speed = cluster.abilities.empty() ? 1 : cluster.abilities[rank].speed;
+          costs.forward.push_back(forward / speed);
+          costs.input_grad.push_back(input_grad / speed);
+          costs.weight_grad.push_back(weight_grad / speed);
           const int next = s + 1 < program.stages() ? program.stage_ranks[s + 1] : rank;
           const LinkRates link = next == rank ? LinkRates() : cluster.LinkOf(rank, next);
           costs.transfer.push_back(next == rank ? 0 : output / link.bandwidth);
@@ -236,6 +249,7 @@ RC_GTEST_PROP(Search, IsNeverWorseThanBruteForce, ()) {
     cluster.links = std::make_shared<const LinkTable>("gloo", std::vector<std::string>(ranks, "a"),
                                                       std::move(pairs));
   }
+  MayDiffer(cluster.devices(), cluster);
   Space space{.batch = *rc::gen::element<int64_t>(1, 2, 4, 6)};
   space.data = space.model = {1};
   const FoundPlans result = SearchPlans(network, cluster, space, 1);
@@ -278,6 +292,28 @@ RC_GTEST_PROP(Search, MoreOfAnythingIsNeverSlower, ()) {
   Space pinned = space;
   pinned.zero = {0};
   RC_ASSERT(BestStep(network, cluster, pinned) >= step / kRounding);
+}
+
+RC_GTEST_PROP(Search, EachRankKeepsToItsMemory, ()) {
+  NumbersNetwork network(AnyLayers(4, 16), AnyTraining());
+  Cluster cluster = MakeDevices(1, 4, *rc::gen::inRange(50, 2000));
+  MayDiffer(4, cluster);
+  for (RankAbility& device : cluster.abilities) device.memory = *rc::gen::inRange(50, 2000);
+  const FoundPlans result = SearchPlans(network, cluster, {.batch = 4});
+  for (const auto& [candidate, forecast] : result.best) {
+    const std::vector<double> memories = MemoriesOf(candidate, cluster);
+    for (size_t r = 0; r < forecast.ranks.size(); ++r) {
+      const double limit = memories.empty() ? cluster.memory() : memories[r];
+      RC_ASSERT(static_cast<double>(forecast.ranks[r].memory.total()) <= limit);
+    }
+  }
+  if (cluster.abilities.empty()) return;
+  Cluster least = cluster;  // all devices with the memory of the smallest
+  for (RankAbility& device : least.abilities) {
+    device.memory = std::ranges::min(cluster.abilities, {}, &RankAbility::memory).memory;
+  }
+  RC_ASSERT(BestStep(network, cluster, {.batch = 4}) <=
+            BestStep(network, least, {.batch = 4}) * kRounding);
 }
 
 RC_GTEST_PROP(Search, WhatItFindsFitsAndIsInOrder, ()) {

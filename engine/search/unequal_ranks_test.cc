@@ -18,6 +18,7 @@
 #include "engine/plan/plan_costs.h"
 #include "engine/plan/plan_testing.h"
 #include "engine/plan/plan_text.h"
+#include "engine/plan/rank_speeds.h"
 #include "engine/search/cut_evaluator.h"
 #include "engine/search/plan_job.h"
 
@@ -113,6 +114,11 @@ TEST(UnequalRanks, AStageHasThePaceOfItsSlowestReplica) {
   const Plan plan = PlanJob(job, {.measure = Measuring(std::vector<double>(12, 1))}, nullptr);
   EXPECT_THAT(plan.slowness, ElementsAre(2, 0.5)) << "ranks 0 and 1, ranks 2 and 3";
   EXPECT_THAT(PlanText(plan), AllOf(HasSubstr("speed"), HasSubstr("0.5")));
+}
+
+TEST(RelativeSpeeds, TakeNoNoticeOfWhatEqualRanksDifferBy) {
+  EXPECT_THAT(RelativeSpeeds({10, 9.1, 8.9, 5.1, 0.01}), ElementsAre(1, 1, 0.9, 0.5, 0.05));
+  EXPECT_EQ(SpeedsText({1, 1, 0.5}), "1 on ranks 0 to 1, 0.5 on rank 2");
 }
 
 /// The memory that each rank of a plan takes.

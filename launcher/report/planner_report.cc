@@ -16,6 +16,7 @@
 #include "engine/forecast/decisions.h"
 #include "engine/forecast/planned_program.h"
 #include "engine/schedule/lowering.h"
+#include "engine/search/cluster/job_network.h"
 #include "engine/search/cluster/simulated_run.h"
 #include "engine/search/fit_ways.h"
 #include "engine/search/job_search.h"
@@ -33,11 +34,12 @@ std::vector<std::string> ListOf(const Value& flag) {
 
 search::Cluster ClusterFor(const Job& job, const Value& flags) {
   search::ClusterRequest request = search::ToRequest(flags, job);
-  const bool says_size = request.gpus > 0 || request.cluster.is_map() || !request.links.empty();
   const Parallel& degrees = job.parallel;
   const int ranks =
       std::max(degrees.pipe, 1) * std::max(degrees.data, 1) * std::max(degrees.model, 1);
   const search::Cluster cluster = search::MakeCluster(request);
+  const bool says_size = request.gpus > 0 || request.cluster.is_map() || cluster.nodes > 1 ||
+                         !cluster.kinds.empty() || !request.links.empty();
   if (says_size || ranks <= cluster.devices()) return cluster;
   const int per_node = cluster.devices_per_node;
   request.gpus = (ranks + per_node - 1) / per_node * per_node;
@@ -50,6 +52,7 @@ search::Cluster ClusterFor(const Job& job, const Value& flags) {
 Job PlacedOn(const search::Cluster& cluster, Job job) {
   const bool decides = job.recompute.method == RecomputeSpec::Method::kAuto;
   job.memory = decides ? static_cast<int64_t>(cluster.memory()) : 0;
+  job.ranks = {};  // the cluster has them
   job.costs.clear();
   job.links.clear();
   return WithWholeLayers(std::move(job), "--simulate");
@@ -57,8 +60,13 @@ Job PlacedOn(const search::Cluster& cluster, Job job) {
 
 /// The simulation of a job's own plan on the cluster of the flags.
 search::SimulatedRun RunOf(const Job& job, const Value& flags, bool slowed, Script* script) {
-  const search::Cluster cluster = ClusterFor(job, flags);
-  PlanOptions options{.gpus = cluster.devices(), .links = cluster.links};
+  search::Cluster cluster = ClusterFor(job, flags);
+  if (!cluster.kinds.empty() || !job.ranks.rules.empty()) {
+    search::JobCosts costs(job, script);
+    search::SetAbilities(costs, cluster);
+  }
+  PlanOptions options{
+      .gpus = cluster.devices(), .hosts = search::HostsOf(cluster), .links = cluster.links};
   const Value& gpus = flags["gpus"];
   if (!gpus.is_null()) options.world_size = static_cast<int>(gpus.as_int());
   const Job placed = PlacedOn(cluster, job);
@@ -95,22 +103,28 @@ PredictNeeds PredictionsOn(const Value& flags, Script* script) {
 
 std::string Simulated(const Job& job, const Value& flags, Script* script) {
   const search::SimulatedRun run = RunOf(job, flags, /*slowed=*/true, script);
-  const double needed = static_cast<double>(run.usual.memory), most = run.cluster.memory();
-  const bool fits = needed <= most;
+  const int fullest = search::FullestRank(run);
+  const bool fits = fullest < 0, is_alike = run.cluster.abilities.empty();
   const PredictNeeds predict = PredictionsOn(flags, script);
-  const std::vector<FitWay> ways =
-      fits ? std::vector<FitWay>()
-           : WaysToFit(job, NeedsOf(run), static_cast<int64_t>(most), predict);
+  std::vector<FitWay> ways;
+  if (!fits && is_alike) {
+    ways = WaysToFit(job, NeedsOf(run), static_cast<int64_t>(run.cluster.memory()), predict);
+  }
   if (flags["json"].as_bool()) {
     Value record = RunRecord(run);
-    if (!fits) record.Set("ways", FitWaysValue(ways));
+    if (!fits && is_alike) record.Set("ways", FitWaysValue(ways));
     return record.ToJson(2) + "\n";
   }
   std::string text;
   if (!fits) {
+    const int64_t needed = run.usual.ranks[fullest].memory.total();
+    const std::vector<double> memories = MemoriesOf(run.candidate, run.cluster);
     text +=
-        Str("this plan does not fit: the fullest rank needs ", FormatBytes(needed),
-            ", a device has ", FormatBytes(most), " for the training\n", FitWaysText(ways), "\n");
+        Str("this plan does not fit: ", is_alike ? "the fullest rank" : Str("pipe rank ", fullest),
+            " needs ", FormatBytes(static_cast<double>(needed)),
+            is_alike ? ", a device has " : ", its devices have ",
+            FormatBytes(is_alike ? run.cluster.memory() : memories[fullest]), " for the training\n",
+            is_alike ? FitWaysText(ways) : "", "\n");
   }
   text += RunText(run);
   const std::string note = RecomputeNote(job, predict);

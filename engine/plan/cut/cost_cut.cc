@@ -237,44 +237,67 @@ bool IsLongSum(const Job& job, const ModelCosts& costs, const CostCutOptions& op
 }
 
 /// Cuts a list into one part for each entry of `slowness` so that the part which takes longest, its
-/// weight times its slowness, is the least possible; a part has at least one item. A time limit is
-/// possible if parts that each take as many items as they can within it hold all items: more items
-/// on a part never leave more to those behind it. The least possible limit is found by bisection.
-std::vector<int> BalancedBySpeed(const std::vector<int64_t>& weights,
-                                 const std::vector<double>& slowness) {
-  const auto items = static_cast<int>(weights.size()), parts = static_cast<int>(slowness.size());
-  const auto filled = [&](double limit) {
-    std::vector<int> bounds = {0};
-    for (int part = 0, end = 0; part < parts; ++part) {
-      const int last = items - (parts - 1 - part);  // the later parts need an item each
-      double sum = 0;
-      const int begin = end;
-      while (end < last) {
-        const double more = sum + static_cast<double>(weights[end]);
-        if (more * slowness[part] > limit) break;
-        sum = more;
-        ++end;
-      }
-      if (end == begin) return std::vector<int>();
-      bounds.push_back(end);
-    }
-    return bounds.back() == items ? bounds : std::vector<int>();
-  };
-  constexpr int kRounds = 60;  // the limit is then exact to the last picosecond
-  double low = 0, high = 0;
-  for (const int64_t weight : weights) high += static_cast<double>(weight);
-  high *= std::ranges::max(slowness);
-  std::vector<int> best = filled(high);
-  for (int round = 0; round < kRounds; ++round) {
-    const double middle = (low + high) / 2;
-    std::vector<int> bounds = filled(middle);
-    (bounds.empty() ? low : high) = middle;
-    if (!bounds.empty()) best = std::move(bounds);
-  }
-  return best;
-}
+/// weight times its slowness, is the least possible. The limit of that time is found by bisection;
+/// Within() tells whether a limit is possible. A part may have to take few items, as each part
+/// needs one, and a slow part may not be able to take a heavy one.
+class SpeedCutter {
+ public:
+  SpeedCutter(const std::vector<int64_t>& weights, const std::vector<double>& slowness)
+      : weights_(weights), slowness_(slowness), items_(static_cast<int>(weights.size())) {}
 
-/// Cuts a long list by Balanced(), or where ranks differ by BalancedBySpeed(). Only the first stage
+  std::vector<int> Cut() const {
+    constexpr int kRounds = 60;  // the limit is then exact to the last picosecond
+    double low = 0, high = 0;
+    for (const int64_t weight : weights_) high += static_cast<double>(weight);
+    high *= std::ranges::max(slowness_);
+    std::vector<int> best = Within(high);
+    for (int round = 0; round < kRounds; ++round) {
+      const double middle = (low + high) / 2;
+      std::vector<int> bounds = Within(middle);
+      (bounds.empty() ? low : high) = middle;
+      if (!bounds.empty()) best = std::move(bounds);
+    }
+    return best;
+  }
+
+ private:
+  /// A cut within the limit, whose parts are as long as possible from the first on; {} if there is
+  /// none. From the last part to the first, finds the items from which on the parts can hold all.
+  std::vector<int> Within(double limit) const {
+    const auto parts = static_cast<int>(slowness_.size());
+    // By part and first item: the last end that part can have, if the parts from it on can hold
+    // all items from there on; else 0.
+    std::vector<std::vector<int>> ends(slowness_.size(), std::vector<int>(weights_.size() + 1, 0));
+    for (int part = parts - 1; part >= 0; --part) {
+      int end = items_;  // moves down with the first item
+      double sum = 0;
+      std::vector<int> last(weights_.size() + 1, 0);  // the last end up to one from which all fits
+      for (int at = 1; at <= items_; ++at) {
+        const bool fits = part + 1 == parts ? at == items_ : ends[part + 1][at] > 0;
+        last[at] = fits ? at : last[at - 1];
+      }
+      for (int begin = items_ - 1; begin >= 0; --begin) {
+        sum += static_cast<double>(weights_[begin]);
+        while (end > begin && sum * slowness_[part] > limit) {
+          sum -= static_cast<double>(weights_[--end]);
+        }
+        if (last[end] > begin) ends[part][begin] = last[end];
+      }
+    }
+    std::vector<int> bounds = {0};
+    for (int part = 0; part < parts; ++part) {
+      if (ends[part][bounds.back()] == 0) return {};
+      bounds.push_back(ends[part][bounds.back()]);
+    }
+    return bounds;
+  }
+
+  const std::vector<int64_t>& weights_;
+  const std::vector<double>& slowness_;
+  const int items_;
+};
+
+/// Cuts a long list by Balanced(), or where ranks differ by SpeedCutter. Only the first stage
 /// is no exact sum: it computes no input gradients up to its first trainable layer, which is
 /// assumed to be on it.
 std::vector<int> CutLongSum(const ModelCosts& costs, const CostCutOptions& options) {
@@ -293,7 +316,7 @@ std::vector<int> CutLongSum(const ModelCosts& costs, const CostCutOptions& optio
                            static_cast<double>(layer.parameters) * once;
     weights.push_back(std::llround(seconds * kPicoseconds));
   }
-  if (!options.slowness.empty()) return BalancedBySpeed(weights, options.slowness);
+  if (!options.slowness.empty()) return SpeedCutter(weights, options.slowness).Cut();
   return Balanced(std::span<const int64_t>(weights), static_cast<int64_t>(options.settings.size()));
 }
 

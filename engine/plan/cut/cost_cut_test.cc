@@ -202,7 +202,7 @@ TEST(CutByCosts, SaysWhatTheLeastCutNeeds) {
 TEST(CutByCosts, ALongListIsCutAsWell) {
   constexpr int kLayers = 600, kStages = 32;
   std::vector<double> seconds;
-  for (int i = 0; i < kLayers; ++i) seconds.push_back(1e-3 * (1 + i * i % 17));
+  for (int i = 0; i < kLayers; ++i) seconds.push_back(i == 200 ? 0.2 : 1e-3 * (1 + i * i % 17));
   Given given(seconds, std::vector<int64_t>(kLayers), kStages);
   given.options.micro_batches = 4;
   given.costs.update_seconds = 1e-3;
@@ -226,6 +226,9 @@ TEST(CutByCosts, ALongListIsCutAsWell) {
   for (int s = 0; s < kStages; ++s) given.options.slowness.push_back(1 + s * s % 5);
   expect_best();
   given.options.slowness.back() = 1e4;  // one layer is more than its share
+  expect_best();
+  given.options.slowness.assign(kStages, 50);  // the long layer should be on the last stage
+  given.options.slowness.back() = 0.1;
   expect_best();
 }
 

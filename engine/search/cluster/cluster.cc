@@ -275,16 +275,67 @@ Cluster FromTable(const Value& table) {
   return cluster;
 }
 
+/// Reads "8xH100" or "4*8xH100".
+Cluster FromText(const std::string& text) {
+  const size_t star = text.find('*');
+  if (star == text.npos) return ClusterNamed(text);
+  const std::string count(Trim(std::string_view(text).substr(0, star)));
+  const auto nodes = ParseWhole(count, 1, 1 << 20);
+  if (!nodes) {
+    throw ConfigError(
+        Str("cluster: expected a number of nodes before '*', as in 4*8xH100, got \"", text, '"'));
+  }
+  Cluster cluster = ClusterNamed(std::string(Trim(std::string_view(text).substr(star + 1))));
+  cluster.nodes = *nodes;
+  return cluster;
+}
+
+/// A cluster of the nodes of all parts. A link between two nodes is as slow as that of the slower
+/// part; so is a link within a node, for simplicity.
+Cluster Mixed(const std::vector<Cluster>& parts) {
+  Cluster mixed = parts.front();
+  mixed.nodes = 0;
+  for (const Cluster& part : parts) {
+    if (part.devices_per_node != mixed.devices_per_node) {
+      throw ConfigError(Str("cluster: all nodes must have equally many devices; ", mixed.name,
+                            " has ", mixed.devices_per_node, ", ", part.name, " has ",
+                            part.devices_per_node));
+    }
+    mixed.nodes += part.nodes;
+    mixed.within = mixed.within.SlowerOf(part.within);
+    mixed.between = mixed.between.SlowerOf(part.between);
+    mixed.kinds.push_back({part.nodes, part.device, part.reserve});
+  }
+  if (parts.size() == 1) mixed.kinds.clear();
+  return mixed;
+}
+
 Cluster BaseOf(const Value& cluster) {
   if (cluster.is_null()) return ClusterNamed("8xH100");
-  if (cluster.is_string()) return ClusterNamed(cluster.as_string());
+  if (cluster.is_string()) {
+    std::vector<Cluster> parts;
+    for (const std::string& text : Split(cluster.as_string(), '+')) {
+      parts.push_back(FromText(std::string(Trim(text))));
+    }
+    return Mixed(parts);
+  }
   if (cluster.is_map()) return FromTable(cluster);
+  if (cluster.is_list() && !cluster.as_list().empty()) {
+    std::vector<Cluster> parts;
+    for (const Value& part : cluster.as_list()) parts.push_back(BaseOf(part));
+    return Mixed(parts);
+  }
   throw ConfigError(Str("cluster: expected a name (", Join(ClusterNames(), ", "),
-                        ") or a table of keys, got ", cluster.Describe()));
+                        "), a table of keys or a list of them, got ", cluster.Describe()));
 }
 
 /// Sets the number of nodes for `gpus` devices, or takes a part of one node.
 void SetDevices(int gpus, Cluster& cluster) {
+  if (!cluster.kinds.empty()) {
+    if (gpus == cluster.devices()) return;
+    throw ConfigError(Str("gpus = ", gpus, ", but the parts of the cluster have ",
+                          Plural(cluster.devices(), "device"), "; leave out gpus"));
+  }
   if (gpus <= cluster.devices_per_node) {
     cluster.nodes = 1;
     cluster.devices_per_node = gpus;
@@ -328,7 +379,8 @@ void SetMeasured(const ClusterRequest& request, Cluster& cluster) {
     throw ConfigError("link states what links does as measured: give one of them");
   }
   auto links = std::make_shared<const LinkTable>(ReadLinksFile(request.links));
-  if (request.gpus == 0 && !request.cluster.is_map()) SetNodes(*links, cluster);
+  if (request.gpus == 0 && !request.cluster.is_map() && cluster.kinds.empty())
+    SetNodes(*links, cluster);
   if (links->ranks() < cluster.devices()) {
     throw ConfigError(Str("links: ", request.links, " was measured between ",
                           Plural(links->ranks(), "rank"), ", the cluster has ", cluster.devices(),
@@ -411,8 +463,15 @@ std::string Cluster::Describe() const {
   const std::string stated =
       Str(FormatBandwidth(within.bandwidth), " within",
           nodes > 1 ? Str(", ", FormatBandwidth(between.bandwidth), " between") : "");
-  return Str(Plural(nodes, "node"), " of ", devices_per_node, " x ", device.name, " with ",
-             FormatBytes(memory()), " for the training, ",
+  const std::vector<NodeKind> all =
+      kinds.empty() ? std::vector<NodeKind>{{nodes, device, reserve}} : kinds;
+  std::vector<std::string> parts;
+  for (const NodeKind& kind : all) {
+    parts.push_back(Str(Plural(kind.nodes, "node"), " of ", devices_per_node, " x ",
+                        kind.device.name, " with ", FormatBytes(kind.device.memory - kind.reserve),
+                        " for the training"));
+  }
+  return Str(Join(parts, " and "), ", ",
              devices() == 1 ? "alone"
              : links        ? RangeText(*links, devices()) + ", as measured"
                             : stated);
@@ -428,7 +487,10 @@ std::vector<std::string> ClusterNames() {
 Cluster MakeCluster(const ClusterRequest& request) {
   Cluster cluster = BaseOf(request.cluster);
   if (request.gpus > 0) SetDevices(request.gpus, cluster);
-  if (!request.memory.is_null()) cluster.device.memory = ParseBytes(request.memory, "memory");
+  if (!request.memory.is_null()) {
+    cluster.device.memory = ParseBytes(request.memory, "memory");
+    for (NodeKind& kind : cluster.kinds) kind.device.memory = cluster.device.memory;
+  }
   if (!request.link.empty()) SetLinks(request.link, cluster);
   SetMeasured(request, cluster);
   if (cluster.memory() == 0) {

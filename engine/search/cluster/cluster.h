@@ -10,6 +10,7 @@
 #include "engine/base/fields/tensor_spec.h"
 #include "engine/base/value.h"
 #include "engine/cost/link_table.h"
+#include "engine/job/rank_abilities.h"
 #include "engine/search/cluster/collective_cost.h"
 
 namespace strata::search {
@@ -30,6 +31,13 @@ struct Device {
   double RateOf(DType dtype) const;
 };
 
+/// Neighbouring nodes of a cluster whose devices are alike.
+struct NodeKind {
+  int nodes = 1;
+  Device device;
+  double reserve = 0;
+};
+
 struct Cluster {
   std::string name;
   int nodes = 1;
@@ -41,10 +49,20 @@ struct Cluster {
   /// The measured links between each two devices; null: a link depends only on whether both devices
   /// are on one node.
   std::shared_ptr<const LinkTable> links = {};
+  /// The kinds of nodes in their order, if devices differ; `device` and `reserve` are those of the
+  /// first kind. All nodes have equally many devices.
+  std::vector<NodeKind> kinds = {};
+  /// What each device can do beside the others, set by SetAbilities(): its speed relative to
+  /// `device` for the job at hand, and the bytes that a training can use. Empty if all are alike.
+  std::vector<RankAbility> abilities = {};
 
   int devices() const { return nodes * devices_per_node; }
   /// Bytes of each device that a training can use.
   double memory() const { return device.memory > reserve ? device.memory - reserve : 0; }
+  /// The same of one device.
+  double MemoryOf(int device) const {
+    return abilities.empty() ? memory() : static_cast<double>(abilities[device].memory);
+  }
   /// The link between two devices of the cluster, which are numbered node by node.
   const LinkRates& LinkOf(int a, int b) const;
   /// The group of `size` devices, `stride` apart, beginning with device `first`, as
@@ -65,7 +83,8 @@ std::vector<std::string> ClusterNames();
 
 /// What flags and tables say about the cluster; each field may be left out (null, 0, "").
 struct ClusterRequest {
-  /// A name of ClusterNames(), or a table {base=NAME, nodes=, devices_per_node=, memory="80GB",
+  /// A name of ClusterNames(), several with numbers of nodes ("4*8xH100+2*8xA100-80"), a list of
+  /// names and tables, or a table {base=NAME, nodes=, devices_per_node=, memory="80GB",
   /// memory_bandwidth="2TB/s", flops=NUMBER or {float32=, bfloat16=}, efficiency=, launch="5us",
   /// reserve="1GiB", within=LINK, between=LINK}. Without `base` it starts from the default cluster.
   /// A LINK is a name ("nvlink4", "ndr"), "25GB/s", "25GB/s:5us" or {bandwidth=, latency=}.

@@ -33,11 +33,22 @@ int RankOf(const Candidate& candidate, int pipe, int data, int model) {
 
 /// The factor by which the compute of a pipe rank of this replica is slower.
 double SlowCompute(const Candidate& candidate, const Slowness& slowness, int pipe, int replica) {
-  double factor = 1;
-  for (int m = 0; m < candidate.model && !slowness.ranks.empty(); ++m) {
+  if (slowness.ranks.empty()) return 1;
+  double factor = 0;
+  for (int m = 0; m < candidate.model; ++m) {
     factor = std::max(factor, FactorOf(slowness.ranks, RankOf(candidate, pipe, replica, m)));
   }
   return factor;
+}
+
+/// The slowness together with what the devices' speeds make of it.
+Slowness WithAbilities(Slowness slowness, const Candidate& candidate, const Cluster& cluster) {
+  if (cluster.abilities.empty()) return slowness;
+  for (int rank = 0; rank < candidate.ranks(); ++rank) {
+    const double pace = 1 / cluster.abilities[rank].speed;
+    slowness.ranks[rank] = pace * FactorOf(slowness.ranks, rank);
+  }
+  return slowness;
 }
 
 double SlowLink(const Cluster& cluster, const Slowness& slowness, int a, int b) {
@@ -92,7 +103,7 @@ std::vector<StageEnd> EndsOf(const Candidate& candidate, const std::vector<Stage
     StageEnd& end = ends.emplace_back(
         EndOf(candidate, stages[s], training, ReplicasOf(candidate, cluster, rank)));
     end.reduce *= SlowReduction(candidate, cluster, slowness, rank);
-    double slowest = 1;
+    double slowest = slowness.ranks.empty() ? 1 : 0;
     for (int d = 0; d < candidate.data && !slowness.ranks.empty(); ++d) {
       slowest = std::max(slowest, SlowCompute(candidate, slowness, rank, d));
     }
@@ -229,9 +240,36 @@ double ModelBytes(const Candidate& candidate, const StageCost& stage, const Trai
   return static_cast<double>(bytes) + StateBytes(candidate, stage, training);
 }
 
+Paces PacesOf(const Candidate& candidate, const Cluster& cluster) {
+  Paces paces;
+  const Slowness slowness = WithAbilities({}, candidate, cluster);
+  for (int pipe = 0; pipe < candidate.pipe && !cluster.abilities.empty(); ++pipe) {
+    double least = SlowCompute(candidate, slowness, pipe, 0), most = least;
+    for (int d = 1; d < candidate.data; ++d) {
+      const double pace = SlowCompute(candidate, slowness, pipe, d);
+      least = std::min(least, pace);
+      most = std::max(most, pace);
+    }
+    paces.least.push_back(least);
+    paces.most.push_back(most);
+  }
+  return paces;
+}
+
+std::vector<double> MemoriesOf(const Candidate& candidate, const Cluster& cluster) {
+  std::vector<double> memories;
+  const int slice = candidate.data * candidate.model;
+  for (int rank = 0; rank < candidate.ranks() && !cluster.abilities.empty(); ++rank) {
+    const double memory = cluster.MemoryOf(rank);
+    if (rank % slice == 0) memories.push_back(memory);
+    memories.back() = std::min(memories.back(), memory);
+  }
+  return memories;
+}
+
 Placed PlacedOn(const Candidate& candidate, const StageTable& table, const Training& training,
-                const Cluster& cluster, const std::vector<int>& stage_ranks,
-                const Slowness& slowness) {
+                const Cluster& cluster, const std::vector<int>& stage_ranks, const Slowness& slow) {
+  const Slowness slowness = WithAbilities(slow, candidate, cluster);
   STRATA_CHECK(static_cast<int>(candidate.bounds.size()) == candidate.stages() + 1 &&
                candidate.bounds.back() == table.layers())
       << candidate.stages() << " stages, " << candidate.bounds.size() << " bounds";

@@ -87,9 +87,19 @@ Group ReplicasOf(const Candidate& candidate, const Cluster& cluster, int rank);
 /// The link between two ranks of the pipe axis; the slowest one if it differs between replicas.
 LinkRates PipeLink(const Candidate& candidate, const Cluster& cluster, int from, int to);
 
+/// How many times as long each rank of the pipe axis takes as the cluster's first device, on its
+/// fastest and on its slowest replica. Empty if all devices are alike.
+struct Paces {
+  std::vector<double> least, most;
+};
+Paces PacesOf(const Candidate& candidate, const Cluster& cluster);
+/// The memory of each rank of the pipe axis, the least of its replicas; empty if all are alike.
+std::vector<double> MemoriesOf(const Candidate& candidate, const Cluster& cluster);
+
 /// The candidate on the cluster. The ranks of a model axis run at the pace of the slowest. If
-/// slowness makes replicas differ, each kind of them is simulated. REQUIRES: the candidate's bounds
-/// fit the table's layers; the cluster has at least ranks() devices. `stage_ranks`: of the program.
+/// slowness or the abilities of devices make replicas differ, each kind of them is simulated.
+/// REQUIRES: the candidate's bounds fit the table's layers; the cluster has at least ranks()
+/// devices. `stage_ranks`: of the program.
 Placed PlacedOn(const Candidate& candidate, const StageTable& table, const Training& training,
                 const Cluster& cluster, const std::vector<int>& stage_ranks,
                 const Slowness& slowness = {});

@@ -95,6 +95,27 @@ TEST(Cluster, ATableDescribesIt) {
   EXPECT_EQ(cluster.between, (LinkRates{20e-6, 12.5e9}));
 }
 
+TEST(Cluster, PartsMayHaveDevicesOfTheirOwn) {
+  const Cluster cluster = MakeCluster({.cluster = "4*8xH100 + 2*8xA100-80"});
+  EXPECT_EQ(cluster.devices(), 48);
+  ASSERT_EQ(cluster.kinds.size(), 2U);
+  EXPECT_EQ(cluster.kinds[1].nodes, 2);
+  EXPECT_EQ(cluster.kinds[1].device.name, "A100 80GB");
+  EXPECT_EQ(cluster.between.bandwidth, 0.8 * 25e9) << "that of the slower part";
+  EXPECT_THAT(cluster.Describe(), AllOf(HasSubstr("4 nodes of 8 x H100 80GB with 78.8 GiB"),
+                                        HasSubstr(" and 2 nodes of 8 x A100 80GB")));
+  const Value parts = Value::FromJson(R"(["4*8xH100", {"base": "8xA100-80", "nodes": 2}])");
+  EXPECT_EQ(MakeCluster({.cluster = parts}).Describe(), cluster.Describe());
+  EXPECT_TRUE(MakeCluster({.cluster = "3*8xH100"}).kinds.empty());
+  const auto error = [](const char* text, int gpus) {
+    return ConfigErrorOf([&] { MakeCluster({.cluster = text, .gpus = gpus}); });
+  };
+  EXPECT_THAT(error("8xH100+4xL4", 0), HasSubstr("8xH100 has 8, 4xL4 has 4"));
+  EXPECT_THAT(error("x*8xH100", 0), HasSubstr("a number of nodes before '*'"));
+  EXPECT_THAT(error("8xH100+8xA10", 0), HasSubstr("did you mean \"8xA100-"));
+  EXPECT_THAT(error("8xH100+8xA100-80", 8), HasSubstr("have 16 devices; leave out gpus"));
+}
+
 TEST(Cluster, WrongOnesAreRefusedByName) {
   const auto error = [](const ClusterRequest& request) {
     return ConfigErrorOf([&] { MakeCluster(request); });

@@ -24,6 +24,7 @@ Job Alone(const Job& job, int64_t micro_batch_size, int model) {
   alone.stages_per_rank = 1;
   alone.recompute = {};
   alone.memory = 0;
+  alone.ranks = {};
   alone.costs.clear();
   alone.device = "cpu";
   alone.transport.clear();
@@ -54,7 +55,57 @@ std::vector<int> Segments(Recompute recompute, int layers) {
   return segments;
 }
 
+DeviceRates RatesOf(const Device& device, const Job& job) {
+  DeviceRates rates;
+  rates.flops = device.RateOf(MainType(job));
+  rates.memory = device.efficiency * device.memory_bandwidth;
+  rates.launch = device.launch;
+  return rates;
+}
+
+/// The seconds of all layers of a micro-batch on a device.
+double SecondsOn(const Device& device, JobCosts& costs) {
+  const Job& job = costs.job();
+  ModelCosts timed = costs.Of(ResolveBatch(job.batch).micro_batch_size, 1)->costs;
+  SetSeconds(timed, RatesOf(device, job));
+  return SumLayers(timed, 0, static_cast<int>(timed.layers.size())).seconds();
+}
+
 }  // namespace
+
+void SetAbilities(JobCosts& costs, Cluster& cluster) {
+  std::vector<RankHost> nodes;
+  const double usual = cluster.kinds.empty() ? 0 : SecondsOn(cluster.device, costs);
+  const auto add = [&](int count, const RankRule& says, const std::string& where) {
+    for (int i = 0; i < count; ++i) {
+      nodes.push_back({Str("node", nodes.size()), cluster.devices_per_node, says, where});
+    }
+  };
+  if (cluster.kinds.empty()) add(cluster.nodes, {}, "");
+  for (const NodeKind& kind : cluster.kinds) {
+    const double memory = std::max(0.0, kind.device.memory - kind.reserve);
+    add(kind.nodes,
+        {.speed = usual / SecondsOn(kind.device, costs), .memory = static_cast<int64_t>(memory)},
+        kind.device.name);
+  }
+  const RanksSpec& ranks = costs.job().ranks;
+  cluster.abilities.clear();
+  if (cluster.kinds.empty() && ranks.rules.empty()) return;
+  cluster.abilities =
+      AbilitiesOf(ranks, nodes, cluster.devices(), static_cast<int64_t>(cluster.memory()));
+}
+
+std::vector<RankHost> HostsOf(const Cluster& cluster) {
+  std::vector<RankHost> hosts;
+  for (const RankAbility& device : cluster.abilities) {
+    const size_t node = hosts.size() / static_cast<size_t>(cluster.devices_per_node);
+    hosts.push_back({.name = Str("node", node),
+                     .ranks = 1,
+                     .says = {.speed = device.speed, .memory = device.memory},
+                     .where = {}});
+  }
+  return hosts;
+}
 
 JobCosts::JobCosts(const Job& job, Script* script) : job_(job), script_(script) {
   const int64_t size = ResolveBatch(job.batch).micro_batch_size;
@@ -109,11 +160,7 @@ void JobNetwork::SetTraining() {
 }
 
 DeviceRates JobNetwork::RatesFor(int model) const {
-  const Device& device = cluster_.device;
-  DeviceRates rates;
-  rates.flops = device.RateOf(MainType(costs_.job()));
-  rates.memory = device.efficiency * device.memory_bandwidth;
-  rates.launch = device.launch;
+  DeviceRates rates = RatesOf(cluster_.device, costs_.job());
   for (int first = 0; model > 1 && first + model <= cluster_.devices(); first += model) {
     const double axis = cluster_.GroupOf(first, model, 1).within.bandwidth;
     rates.axis = first == 0 ? axis : std::min(rates.axis, axis);

@@ -43,6 +43,14 @@ class JobCosts {
   std::vector<std::string> refusals_;
 };
 
+/// Sets what each device of the cluster can do for the job: by its kind of node, and by the job's
+/// key `ranks`, in which nodes are called "node0", "node1", ... The speed of a kind of device is
+/// the time that all layers of the job take on the first kind, divided by what they take on it.
+/// Throws ConfigError as AbilitiesOf() does.
+void SetAbilities(JobCosts& costs, Cluster& cluster);
+/// A host for each device of the cluster, to plan for (PlanOptions::hosts); empty if all are alike.
+std::vector<RankHost> HostsOf(const Cluster& cluster);
+
 class JobNetwork : public Network {
  public:
   /// Both arguments must outlive this object.

@@ -178,6 +178,20 @@ SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Progr
   return run;
 }
 
+int FullestRank(const SimulatedRun& run) {
+  const std::vector<double> memories = MemoriesOf(run.candidate, run.cluster);
+  double most = 0;
+  int fullest = -1;
+  for (size_t r = 0; r < run.usual.ranks.size(); ++r) {
+    const double limit = memories.empty() ? run.cluster.memory() : memories[r];
+    const double over = static_cast<double>(run.usual.ranks[r].memory.total()) - limit;
+    if (over <= most) continue;
+    most = over;
+    fullest = static_cast<int>(r);
+  }
+  return fullest;
+}
+
 std::string RunText(const SimulatedRun& run) {
   const Candidate& candidate = run.candidate;
   const StepEvaluation& shown = run.slowed;
@@ -185,15 +199,26 @@ std::string RunText(const SimulatedRun& run) {
       Str(GridText(candidate), " = ", Plural(candidate.ranks(), "rank"), " on ",
           run.cluster.Describe(), "\nschedule ", candidate.schedule, ", ", candidate.micro_batches,
           " micro-batches of ", candidate.micro_batch_size, "\n\n");
-  TextTable table({"pipe rank", "layers", "busy", "waiting", "gradients", "optimizer", "memory",
-                   "sent to stages", "to replicas", "on the model axis"});
+  const Paces paces = PacesOf(candidate, run.cluster);
+  std::vector<std::string> head = {"pipe rank",   "layers",           "busy",   "waiting",
+                                   "gradients",   "optimizer",        "memory", "sent to stages",
+                                   "to replicas", "on the model axis"};
+  if (!paces.most.empty()) head.emplace_back("speed");
+  TextTable table(head);
   for (size_t r = 0; r < shown.ranks.size(); ++r) {
     const RankForecast& rank = shown.ranks[r];
-    table.Add({Str(r), LayersOf(run, static_cast<int>(r)), FormatSeconds(rank.busy),
-               FormatSeconds(std::max(0.0, shown.pipeline - rank.busy)), FormatSeconds(rank.reduce),
-               FormatSeconds(rank.update), FormatBytes(static_cast<double>(rank.memory.total())),
-               FormatBytes(rank.sent_messages), FormatBytes(rank.sent_replicas),
-               FormatBytes(rank.sent_model)});
+    std::vector<std::string> row = {Str(r),
+                                    LayersOf(run, static_cast<int>(r)),
+                                    FormatSeconds(rank.busy),
+                                    FormatSeconds(std::max(0.0, shown.pipeline - rank.busy)),
+                                    FormatSeconds(rank.reduce),
+                                    FormatSeconds(rank.update),
+                                    FormatBytes(static_cast<double>(rank.memory.total())),
+                                    FormatBytes(rank.sent_messages),
+                                    FormatBytes(rank.sent_replicas),
+                                    FormatBytes(rank.sent_model)};
+    if (!paces.most.empty()) row.push_back(Printf("%.3g", 1 / paces.most[r]));
+    table.Add(std::move(row));
   }
   text += table.Render();
   text += Str("\nstep ", FormatSeconds(shown.step), ", of which ", FormatSeconds(shown.pipeline),
@@ -208,7 +233,7 @@ std::string RunText(const SimulatedRun& run) {
 Value RunRecord(const SimulatedRun& run) {
   Value record;
   record.Set("cluster", run.cluster.Describe()).Set("ranks", run.candidate.ranks());
-  record.Set("fits", static_cast<double>(run.usual.memory) <= run.cluster.memory());
+  record.Set("fits", FullestRank(run) < 0);
   record.Set("usual", RecordOf(run.usual));
   if (!run.slowness.empty()) record.Set("slowed", RecordOf(run.slowed));
   return record;

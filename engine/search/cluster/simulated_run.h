@@ -32,12 +32,15 @@ struct SimulatedRun {
   StepEvaluation slowed;  ///< with slowness; equals `usual` if nothing is slow
 };
 
-/// Simulates the plan's own program on the cluster. Throws ConfigError if the plan has more ranks
-/// than the cluster has devices, if shapes are not known, and as ReadSlowness() does.
+/// Simulates the plan's own program on the cluster, whose abilities are set. Throws ConfigError if
+/// the plan has more ranks than the cluster has devices, if shapes are not known, and as
+/// ReadSlowness() does.
 SimulatedRun SimulateRun(const Job& job, const Plan& plan, const schedule::Program& program,
                          const Cluster& cluster, const std::vector<std::string>& stragglers,
                          const std::vector<std::string>& slow_links, Script* script);
 
+/// The rank of the pipe axis that is farthest above the memory of its devices; -1 if all fit.
+int FullestRank(const SimulatedRun& run);
 /// Text for the user: step, bubble, a line for each rank of the pipe axis, traffic, and what the
 /// slowness costs.
 std::string RunText(const SimulatedRun& run);
