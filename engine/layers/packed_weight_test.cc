@@ -230,5 +230,34 @@ TEST(PackedWeight, TakesTheValuesThatContainersGive) {
   }
 }
 
+/// Neither do low-rank parts change what nn.Transformer draws, nor does it draw them.
+TEST(LowRank, LeavesTheValuesThatContainersGive) {
+  const Value::Map counts = {
+      {"num_encoder_layers", 2}, {"num_decoder_layers", 1}, {"dim_feedforward", 32}};
+  const LayerSpec plain = MakeLayer("Transformer", {16, 2}, counts, {}, "net.lua:1");
+  LayerSpec adapted = plain;
+  adapted.children[0].children[0].low_rank = {
+      .rank = 2, .alpha = 4, .dropout = 0, .weights = {"linear1.weight"}, .path = ""};
+  const auto build = [](const LayerSpec& spec) {
+    const RandomScope scope(7);
+    return BuildLayer(spec, nullptr);
+  };
+  const auto expected = build(plain), got = build(adapted);
+  int others = 0, parts = 0;
+  for (const Parameter& own : got->parameters()) {
+    if (own.name.find("lora_") != std::string::npos) {
+      ++parts;
+      EXPECT_EQ(own.value.abs().max().item<float>() == 0, own.name.ends_with("lora_B.weight"));
+      continue;
+    }
+    const auto same = std::ranges::find(expected->parameters(), own.name, &Parameter::name);
+    ASSERT_NE(same, expected->parameters().end()) << own.name;
+    EXPECT_TRUE(SameBits(own.value, same->value)) << own.name;
+    ++others;
+  }
+  EXPECT_EQ(others, std::ssize(expected->parameters()));
+  EXPECT_EQ(parts, 4) << "two matrices in each of two layers";
+}
+
 }  // namespace
 }  // namespace strata

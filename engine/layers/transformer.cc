@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -303,6 +304,11 @@ class DecoderFeedForward : public TransformerDecoderLayer {
   }
 };
 
+/// True for the names that LowRankName() gives.
+bool IsLowRankPart(std::string_view name) {
+  return name.ends_with("lora_A.weight") || name.ends_with("lora_B.weight");
+}
+
 /// An encoder, and a decoder that attends to the encoder's output.
 class Transformer : public CompositeLayer {
  public:
@@ -322,11 +328,12 @@ class Transformer : public CompositeLayer {
 
  private:
   /// Draws all matrices again, after the layers have drawn theirs, as PyTorch's _reset_parameters()
-  /// does. `declared` are the specs of the whole parameters.
+  /// does. Low-rank parts keep the values that they begin with. `declared` are the specs of the
+  /// whole parameters.
   void DrawMatrices(const std::vector<ParameterSpec>& declared, const AxisComm* axis) {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < declared.size(); ++i) {
-      if (declared[i].shape.size() < 2) continue;
+      if (declared[i].shape.size() < 2 || IsLowRankPart(declared[i].name)) continue;
       const Parameter& parameter = parameters()[i];
       at::Tensor drawn = XavierUniform(declared[i].shape);
       if (parameter.share) drawn = CopyShare(drawn, *parameter.share, axis->rank(), axis->size());
