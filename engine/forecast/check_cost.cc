@@ -10,7 +10,7 @@
 namespace strata {
 namespace {
 
-// Measured with models/ on one core (tests/check_cost.py).
+// Estimates for a core; no checked step was compared with them yet.
 constexpr double kInitSeconds = 6e-9;     // per element with random initial values
 constexpr double kActionPasses = 9;       // over what is sent of the actions: 6 copies, 3 digests
 constexpr double kUpdatePasses = 8;       // over what is sent of the update

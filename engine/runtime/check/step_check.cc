@@ -24,7 +24,6 @@
 namespace strata {
 namespace {
 
-const Doing kRepeats = {-1, "CHECK"};
 constexpr int64_t kDigest = 32;
 constexpr int64_t kHead = kDigest + static_cast<int64_t>(sizeof(int64_t));
 
