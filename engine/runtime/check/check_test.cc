@@ -151,6 +151,30 @@ TEST(Check, ChangesNothingAndFindsNothingInCleanSteps) {
   }
 }
 
+TEST(Check, RepeatsWorkOnTensorsOfAnyStrides) {
+  const auto strided = [](const at::Tensor& x) { return at::stack({x, x}, -1).select(-1, 0); };
+  FakeScript script = testing::ScriptOf([&](int64_t i) {
+    const auto [input, target] = testing::Rows(i, 99);
+    return MicroBatch{{strided(input[0].view({6, 99}))}, {target[0].slice(0, 0, 6)}};
+  });
+  script.layers[1] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
+    return {
+        strided(x[0] - x[0].mean(1, true) - x[0].square().mean(1, true))};  // bits go by strides
+  };
+  std::vector<LayerSpec> layers;
+  for (int i = 0; i < 4; ++i) {
+    layers.push_back(testing::ScriptedLayer(1));
+    layers.push_back(Make("Linear", {99, i < 3 ? 99 : 5}));
+    if (i < 3) layers.push_back(testing::ScriptedLayer(1));
+  }
+  const Value cuts = Value::IntList({0, 3, 6, 9, 11});
+  const Case c = {"strided", 2, 1, Scheduled("zbv", 2, {{"partition", cuts}})};
+  const Value::Map more = {{"input", MapOf({{"shape", Value::IntList({99})}})},
+                           {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 6}})}};
+  const auto engine = testing::Start(JobOf(c, With(kEveryStep, more), layers), script);
+  for (int i = 0; i < 30; ++i) engine->TrainStep();
+}
+
 TEST(Check, LooksAtEveryNthStepOnly) {
   FakeScript script = Script();
   ::setenv("STRATA_FLIP", "0:update:1:lasting", 1);
