@@ -175,6 +175,21 @@ TEST(Check, RepeatsWorkOnTensorsOfAnyStrides) {
   for (int i = 0; i < 30; ++i) engine->TrainStep();
 }
 
+TEST(Check, KeepsNothingInMemoryAfterItsStep) {
+  const Case c = Cases()[0];
+  std::vector<LayerSpec> layers = {Make("Linear", {6, 256})};
+  for (int i = 0; i < 6; ++i) layers.push_back(Make("Linear", {256, 256}));
+  layers.push_back(Make("Linear", {256, 5}));
+  FakeScript script = Script();
+  const auto engine = testing::Start(JobOf(c, {{"check", MapOf({{"every", 4}})}}, layers), script);
+  std::vector<int64_t> peaks;  // of the time since the step before
+  for (int i = 0; i < 19; ++i) peaks.push_back(engine->TrainStep().peak_memory);
+  for (const size_t i : {6, 10, 14, 18}) {
+    EXPECT_LT(peaks[i], peaks[2] + 100'000) << i << ": a gradient has 262,144 bytes";
+  }
+  EXPECT_GT(peaks[4], peaks[2] + 500'000) << "the check of step 4";
+}
+
 TEST(Check, LooksAtEveryNthStepOnly) {
   FakeScript script = Script();
   ::setenv("STRATA_FLIP", "0:update:1:lasting", 1);

@@ -24,7 +24,6 @@
 namespace strata {
 namespace {
 
-const Doing kRepeats = {-1, "CHECK"};
 constexpr int64_t kDigest = 32;
 constexpr int64_t kHead = kDigest + static_cast<int64_t>(sizeof(int64_t));
 
@@ -225,8 +224,9 @@ std::vector<Value> StepCheck::Gather(Value mine) {
 
 /// Has the packet repeated, and gathers `report` with what the second rank says. `packet`: on the
 /// drawn rank.
-void StepCheck::Compare(const TensorPacket& packet, Value report, const Repeat& repeat) {
+void StepCheck::Compare(TensorPacket packet, Value report, const Repeat& repeat) {
   const at::Tensor bytes = is_drawn() ? ToBytes(packet) : at::Tensor();
+  packet = {};  // its copies are as large as `bytes`
   const auto repeat_at = [&](int to) { return RepeatAt(to, bytes, repeat); };
   if (const auto repetition = repeat_at(ranks_.second)) {
     report.Set("repetition", ToValue(*repetition));
@@ -363,7 +363,7 @@ void StepCheck::CheckRow(const RunSpec& run) {
     packet = record_->ToPacket(*drawn_stage().stage, run);
     report.Set("micro_batch", record_->drawn()->micro_batch);
   }
-  Compare(packet, std::move(report), [&](const TensorPacket& record) {
+  Compare(std::move(packet), std::move(report), [&](const TensorPacket& record) {
     return record.header.Has("actions") ? ReplayActions(record, context_, flip_ ? &*flip_ : nullptr)
                                         : Digests();
   });
@@ -384,7 +384,7 @@ void StepCheck::CheckUpdate(double lr_factor, double divisor, const std::functio
     if (flip_ && !states.empty()) flip_->Reach(FlipAt::kUpdate, {states[0].buffer.values});
     packet.header.Set("digests", ToValue(UpdatedBits(optimizer)));
   }
-  Compare(packet, Value::MakeMap(), [&](const TensorPacket& record) {
+  Compare(std::move(packet), Value::MakeMap(), [&](const TensorPacket& record) {
     return ReplayUpdate(record, context_, flip_ ? &*flip_ : nullptr);
   });
 }

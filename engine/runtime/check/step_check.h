@@ -88,7 +88,7 @@ class StepCheck {
   bool is_drawn() const { return rank() == ranks_.drawn; }
   std::optional<Repetition> RepeatAt(int to, const at::Tensor& packet, const Repeat& repeat);
   std::vector<Value> Gather(Value mine);
-  void Compare(const TensorPacket& packet, Value report, const Repeat& repeat);
+  void Compare(TensorPacket packet, Value report, const Repeat& repeat);
   void CheckMemory(const std::vector<Value>& reports) const;
   void CheckMessages(const std::vector<Value>& reports) const;
   void CheckReplicas(const std::vector<Value>& reports) const;
