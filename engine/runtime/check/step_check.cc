@@ -259,7 +259,8 @@ void StepCheck::Compare(TensorPacket packet, Value report, const Repeat& repeat)
     if (wrong.size() == 1) {
       Refuse(Str(NameOf(wrong[0], reports, stage), " gave wrong bits: ", what,
                  ranks_.third < 0 ? "; it gave others when it repeated its work"
-                                  : "; two other ranks agree on others"));
+                                  : "; two other ranks agree on others",
+                 !m.is_null() && wrong[0] == ranks_.drawn ? FunctionsHint(stage) : ""));
     }
     Refuse(Str(NameOf(ranks_.drawn, reports, stage), " and ", NameOf(ranks_.second, reports),
                " give different bits: ", what,
@@ -270,6 +271,24 @@ void StepCheck::Compare(TensorPacket packet, Value report, const Repeat& repeat)
   }
   CheckMessages(reports);
   CheckReplicas(reports);
+}
+
+/// A function of the script that keeps values between its calls begins anew on every rank that
+/// repeats it, so these agree with each other. Returns what says so; "" if the stage has none.
+std::string StepCheck::FunctionsHint(int stage) const {
+  const std::vector<LayerSpec>& layers = context_.job.layers;
+  const auto hint = [](const std::string& where, const std::string& what) {
+    return Str(". If its machine is fine: does ", what, " (", where,
+               ") keep something from one call to the next?");
+  };
+  const StagePlan& place = context_.plan.stages[static_cast<size_t>(stage)];
+  for (int i = place.begin; i < place.end; ++i) {
+    const LayerSpec& layer = layers[static_cast<size_t>(i)];
+    if (HasScripted(layer)) return hint(layer.where, Str("layer ", LayerNumber(layers, i)));
+  }
+  const LayerSpec& loss = context_.job.loss;
+  const bool is_last = stage + 1 == static_cast<int>(context_.plan.stages.size());
+  return is_last && HasScripted(loss) ? hint(loss.where, "the loss") : "";
 }
 
 void StepCheck::CheckMemory(const std::vector<Value>& reports) const {

@@ -92,6 +92,7 @@ class StepCheck {
   void CheckMemory(const std::vector<Value>& reports) const;
   void CheckMessages(const std::vector<Value>& reports) const;
   void CheckReplicas(const std::vector<Value>& reports) const;
+  std::string FunctionsHint(int stage) const;
   [[noreturn]] void Refuse(const std::string& what) const;
   std::string NameOf(int rank, const std::vector<Value>& reports, int stage = -1) const;
 
