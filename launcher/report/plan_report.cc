@@ -85,7 +85,11 @@ std::vector<std::string> NoticesOf(const Plan& plan, const Forecast& forecast) {
 /// The line about checked steps, after a line break; "" if no step is checked.
 std::string ChecksText(const Job& job, const Plan& plan, const Forecast& forecast) {
   if (!IsChecked(job, plan)) return "";
-  return Str("\ncheck: ", CheckText(ForecastCheck(job, plan, forecast.step)));
+  const CheckCost cost = ForecastCheck(job, plan, forecast.step);
+  const std::string text = Str("\ncheck: ", CheckText(cost));
+  if (job.hang_timeout == 0 || cost.seconds < job.hang_timeout) return text;
+  return Str(text, "\nnote: hang_timeout = ", FormatSeconds(job.hang_timeout),
+             " is shorter than that: a checked step would end the job as a hang does");
 }
 
 }  // namespace

@@ -104,6 +104,9 @@ TEST(PlanReportTest, ShowsWhatACheckedStepCosts) {
   EXPECT_THAT(
       PlanSummary(job, planned.plan, planned.forecast),
       HasSubstr(Str(" more on a rank; every ", check["every"].as_int(), " steps, that is ")));
+  EXPECT_THAT(PlanSummary(job, planned.plan, planned.forecast), Not(HasSubstr("hang_timeout")));
+  job.hang_timeout = check["seconds"].as_double() / 2;
+  EXPECT_THAT(PlanSummary(job, planned.plan, planned.forecast), HasSubstr("note: hang_timeout = "));
 }
 
 TEST(PlanReportTest, ShowsParametersAndCutsOfAlexnet) {

@@ -151,6 +151,45 @@ TEST(Check, ChangesNothingAndFindsNothingInCleanSteps) {
   }
 }
 
+TEST(Check, RepeatsWorkOnTensorsOfAnyStrides) {
+  const auto strided = [](const at::Tensor& x) { return at::stack({x, x}, -1).select(-1, 0); };
+  FakeScript script = testing::ScriptOf([&](int64_t i) {
+    const auto [input, target] = testing::Rows(i, 99);
+    return MicroBatch{{strided(input[0].view({6, 99}))}, {target[0].slice(0, 0, 6)}};
+  });
+  script.layers[1] = [&](testing::FunctionLayer&, const Tensors& x, const Pass&) -> Tensors {
+    return {
+        strided(x[0] - x[0].mean(1, true) - x[0].square().mean(1, true))};  // bits go by strides
+  };
+  std::vector<LayerSpec> layers;
+  for (int i = 0; i < 4; ++i) {
+    layers.push_back(testing::ScriptedLayer(1));
+    layers.push_back(Make("Linear", {99, i < 3 ? 99 : 5}));
+    if (i < 3) layers.push_back(testing::ScriptedLayer(1));
+  }
+  const Value cuts = Value::IntList({0, 3, 6, 9, 11});
+  const Case c = {"strided", 2, 1, Scheduled("zbv", 2, {{"partition", cuts}})};
+  const Value::Map more = {{"input", MapOf({{"shape", Value::IntList({99})}})},
+                           {"batch", MapOf({{"micro_batches", 4}, {"micro_batch_size", 6}})}};
+  const auto engine = testing::Start(JobOf(c, With(kEveryStep, more), layers), script);
+  for (int i = 0; i < 30; ++i) engine->TrainStep();
+}
+
+TEST(Check, KeepsNothingInMemoryAfterItsStep) {
+  const Case c = Cases()[0];
+  std::vector<LayerSpec> layers = {Make("Linear", {6, 256})};
+  for (int i = 0; i < 6; ++i) layers.push_back(Make("Linear", {256, 256}));
+  layers.push_back(Make("Linear", {256, 5}));
+  FakeScript script = Script();
+  const auto engine = testing::Start(JobOf(c, {{"check", MapOf({{"every", 4}})}}, layers), script);
+  std::vector<int64_t> peaks;  // of the time since the step before
+  for (int i = 0; i < 19; ++i) peaks.push_back(engine->TrainStep().peak_memory);
+  for (const size_t i : {6, 10, 14, 18}) {
+    EXPECT_LT(peaks[i], peaks[2] + 100'000) << i << ": a gradient has 262,144 bytes";
+  }
+  EXPECT_GT(peaks[4], peaks[2] + 500'000) << "the check of step 4";
+}
+
 TEST(Check, LooksAtEveryNthStepOnly) {
   FakeScript script = Script();
   ::setenv("STRATA_FLIP", "0:update:1:lasting", 1);
@@ -285,6 +324,11 @@ TEST(Check, RefusesFunctionsOfTheScriptThatCannotBeRepeated) {
          return {x[0] + ++calls};
        },
        "so does a third rank: is there a function of the script that does not give the same"},
+      {[at = 0](testing::FunctionLayer&, const Tensors& x, const Pass&) mutable -> Tensors {
+         return {x[0] + ++at};
+       },
+       "rank \\d .* gave wrong bits: the .*; two other ranks agree on others. If its machine is "
+       "fine: does layer 6 .net.lua:5. keep something from one call to the next"},
   };
   std::vector<LayerSpec> layers = SkipNet();
   layers.insert(layers.begin() + 6, testing::ScriptedLayer(1));

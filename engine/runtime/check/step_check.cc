@@ -224,8 +224,9 @@ std::vector<Value> StepCheck::Gather(Value mine) {
 
 /// Has the packet repeated, and gathers `report` with what the second rank says. `packet`: on the
 /// drawn rank.
-void StepCheck::Compare(const TensorPacket& packet, Value report, const Repeat& repeat) {
+void StepCheck::Compare(TensorPacket packet, Value report, const Repeat& repeat) {
   const at::Tensor bytes = is_drawn() ? ToBytes(packet) : at::Tensor();
+  packet = {};  // its copies are as large as `bytes`
   const auto repeat_at = [&](int to) { return RepeatAt(to, bytes, repeat); };
   if (const auto repetition = repeat_at(ranks_.second)) {
     report.Set("repetition", ToValue(*repetition));
@@ -258,7 +259,8 @@ void StepCheck::Compare(const TensorPacket& packet, Value report, const Repeat& 
     if (wrong.size() == 1) {
       Refuse(Str(NameOf(wrong[0], reports, stage), " gave wrong bits: ", what,
                  ranks_.third < 0 ? "; it gave others when it repeated its work"
-                                  : "; two other ranks agree on others"));
+                                  : "; two other ranks agree on others",
+                 !m.is_null() && wrong[0] == ranks_.drawn ? FunctionsHint(stage) : ""));
     }
     Refuse(Str(NameOf(ranks_.drawn, reports, stage), " and ", NameOf(ranks_.second, reports),
                " give different bits: ", what,
@@ -269,6 +271,24 @@ void StepCheck::Compare(const TensorPacket& packet, Value report, const Repeat& 
   }
   CheckMessages(reports);
   CheckReplicas(reports);
+}
+
+/// A function of the script that keeps values between its calls begins anew on every rank that
+/// repeats it, so these agree with each other. Returns what says so; "" if the stage has none.
+std::string StepCheck::FunctionsHint(int stage) const {
+  const std::vector<LayerSpec>& layers = context_.job.layers;
+  const auto hint = [](const std::string& where, const std::string& what) {
+    return Str(". If its machine is fine: does ", what, " (", where,
+               ") keep something from one call to the next?");
+  };
+  const StagePlan& place = context_.plan.stages[static_cast<size_t>(stage)];
+  for (int i = place.begin; i < place.end; ++i) {
+    const LayerSpec& layer = layers[static_cast<size_t>(i)];
+    if (HasScripted(layer)) return hint(layer.where, Str("layer ", LayerNumber(layers, i)));
+  }
+  const LayerSpec& loss = context_.job.loss;
+  const bool is_last = stage + 1 == static_cast<int>(context_.plan.stages.size());
+  return is_last && HasScripted(loss) ? hint(loss.where, "the loss") : "";
 }
 
 void StepCheck::CheckMemory(const std::vector<Value>& reports) const {
@@ -363,7 +383,7 @@ void StepCheck::CheckRow(const RunSpec& run) {
     packet = record_->ToPacket(*drawn_stage().stage, run);
     report.Set("micro_batch", record_->drawn()->micro_batch);
   }
-  Compare(packet, std::move(report), [&](const TensorPacket& record) {
+  Compare(std::move(packet), std::move(report), [&](const TensorPacket& record) {
     return record.header.Has("actions") ? ReplayActions(record, context_, flip_ ? &*flip_ : nullptr)
                                         : Digests();
   });
@@ -384,7 +404,7 @@ void StepCheck::CheckUpdate(double lr_factor, double divisor, const std::functio
     if (flip_ && !states.empty()) flip_->Reach(FlipAt::kUpdate, {states[0].buffer.values});
     packet.header.Set("digests", ToValue(UpdatedBits(optimizer)));
   }
-  Compare(packet, Value::MakeMap(), [&](const TensorPacket& record) {
+  Compare(std::move(packet), Value::MakeMap(), [&](const TensorPacket& record) {
     return ReplayUpdate(record, context_, flip_ ? &*flip_ : nullptr);
   });
 }

@@ -88,10 +88,11 @@ class StepCheck {
   bool is_drawn() const { return rank() == ranks_.drawn; }
   std::optional<Repetition> RepeatAt(int to, const at::Tensor& packet, const Repeat& repeat);
   std::vector<Value> Gather(Value mine);
-  void Compare(const TensorPacket& packet, Value report, const Repeat& repeat);
+  void Compare(TensorPacket packet, Value report, const Repeat& repeat);
   void CheckMemory(const std::vector<Value>& reports) const;
   void CheckMessages(const std::vector<Value>& reports) const;
   void CheckReplicas(const std::vector<Value>& reports) const;
+  std::string FunctionsHint(int stage) const;
   [[noreturn]] void Refuse(const std::string& what) const;
   std::string NameOf(int rank, const std::vector<Value>& reports, int stage = -1) const;
 

@@ -158,7 +158,7 @@ Tensors StepRecord::Sends(int to, int m, bool is_gradient, Tensors tensors) {
   return tensors;
 }
 
-TensorPacket StepRecord::ToPacket(Stage& stage, const RunSpec& run) const {
+TensorPacket StepRecord::ToPacket(Stage& stage, const RunSpec& run) {
   TensorPacket packet = {Value::MakeMap({{"stage", stage.number()}}), {}};
   if (actions_.empty()) return packet;
   const auto m = static_cast<size_t>(drawn_->micro_batch);
@@ -171,7 +171,7 @@ TensorPacket StepRecord::ToPacket(Stage& stage, const RunSpec& run) const {
     boundaries.push_back(list);
   }
   packet.tensors = ValuesOf(stage);
-  for (const Action& action : actions_) {
+  for (const Action& action : std::exchange(actions_, {})) {
     std::vector<int64_t> counts;
     for (const Tensors& tensors : action.before) {
       counts.push_back(static_cast<int64_t>(tensors.size()));

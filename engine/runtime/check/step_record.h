@@ -54,8 +54,9 @@ class StepRecord {
   const std::map<std::string, std::string>& sent() const { return sent_; }
   const std::map<std::string, std::string>& used() const { return used_; }
 
-  /// The work to repeat and its digests; without actions if there was none in this step.
-  TensorPacket ToPacket(Stage& stage, const RunSpec& run) const;
+  /// The work to repeat and its digests; without actions if there was none in this step. Takes the
+  /// copies out of this object, so that they last no longer than the packet.
+  TensorPacket ToPacket(Stage& stage, const RunSpec& run);
   const std::optional<DrawnWork>& drawn() const { return drawn_; }
 
  private:

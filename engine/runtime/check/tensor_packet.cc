@@ -1,5 +1,5 @@
-// A tensor is stored as its dense part: dims of stride 0, along which elements repeat, have size 1
-// there. Each begins at a multiple of 64 bytes of the row.
+// A tensor is stored as the memory from its first element to its last, with what lies between
+// elements that are not neighbours. Each begins at a multiple of 64 bytes of the row.
 #include "engine/runtime/check/tensor_packet.h"
 
 #include <ATen/core/grad_mode.h>
@@ -20,21 +20,14 @@ constexpr int64_t kAlign = 64;
 
 int64_t Aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-/// The tensor without repetitions along dims of stride 0, and dense in memory.
-at::Tensor DensePart(at::Tensor tensor) {
+/// The memory from the tensor's first element to its last, with one dim.
+at::Tensor MemoryOf(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return at::empty({0}, tensor.options());
+  int64_t last = 0;
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
-    if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) tensor = tensor.narrow(dim, 0, 1);
+    last += (tensor.size(dim) - 1) * tensor.stride(dim);
   }
-  return tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
-}
-
-/// The strides of `tensor` if its dense part keeps them, else those of the dense part.
-std::vector<int64_t> StridesOf(const at::Tensor& tensor, const at::Tensor& dense) {
-  std::vector<int64_t> strides = dense.strides().vec();
-  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
-    if (dense.size(dim) != tensor.size(dim)) strides[static_cast<size_t>(dim)] = 0;
-  }
-  return strides;
+  return tensor.detach().as_strided({last + 1}, {1});
 }
 
 }  // namespace
@@ -45,10 +38,10 @@ at::Tensor ToBytes(const TensorPacket& packet) {
   Tensors parts;
   int64_t end = 0;
   for (const at::Tensor& tensor : packet.tensors) {
-    parts.push_back(DensePart(tensor.detach()));
+    parts.push_back(MemoryOf(tensor));
     places.push_back(Value::List{static_cast<int64_t>(tensor.scalar_type()),
                                  Value::IntList(tensor.sizes().vec()),
-                                 Value::IntList(StridesOf(tensor, parts.back())), end});
+                                 Value::IntList(tensor.strides().vec()), end});
     end = Aligned(end + static_cast<int64_t>(parts.back().nbytes()));
   }
   const std::string text =
@@ -91,8 +84,7 @@ TensorPacket FromBytes(const at::Tensor& bytes) {
 
 at::Tensor ExactCopy(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
-  const at::Tensor dense = DensePart(tensor.detach());
-  return dense.clone().as_strided(tensor.sizes(), StridesOf(tensor, dense));
+  return MemoryOf(tensor).clone().as_strided(tensor.sizes(), tensor.strides());
 }
 
 Tensors ExactCopies(const Tensors& tensors) {
