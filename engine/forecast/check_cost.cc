@@ -24,7 +24,7 @@ CheckCost ForecastCheck(const Job& job, const Plan& plan, const StepForecast& st
   const auto micro_batches = static_cast<double>(plan.batch.micro_batches);
   const double state_bytes = step.costs.state_bytes;
   std::vector<double> memory(plan.topology.Size(kPipeAxis)), stages(memory.size());
-  double seconds = 0, messages = 0, most = 0;
+  double seconds = 0, messages = 0;
   for (const StagePlan& place : plan.stages) ++stages[static_cast<size_t>(place.rank)];
   for (const StagePlan& place : plan.stages) {
     const StageCost& stage = step.stages[static_cast<size_t>(place.stage)];
@@ -37,9 +37,6 @@ CheckCost ForecastCheck(const Job& job, const Plan& plan, const StepForecast& st
                         kUpdatePasses * (weights + gradients + state);
     const double repeated = stage.seconds() + 2 * parameters * kInitSeconds +
                             parameters * step.costs.update_seconds + sent / kCopyRate;
-    // The copy that is sent and the row of bytes; the repeated stage and the bytes that came.
-    const double actions = 2 * (weights + 2 * gradients) + static_cast<double>(stage.backward_peak);
-    most = std::max({most, actions, 2 * (weights + gradients + state)});
     // Each rank is drawn as often, then each of its stages.
     const auto rank = static_cast<size_t>(place.rank);
     seconds += repeated / stages[rank] / static_cast<double>(stages.size());
@@ -48,7 +45,7 @@ CheckCost ForecastCheck(const Job& job, const Plan& plan, const StepForecast& st
   }
   seconds += (2 * std::ranges::max(memory) + messages) / kDigestRate + 2 * kMeetingSeconds;
   CheckCost cost = {.seconds = seconds, .every = job.check.every};
-  cost.memory = std::llround(most);
+  cost.memory = CheckBytes(step.stages, state_bytes);
   if (job.check.share > 0) {
     const double least = seconds * (1 - job.check.share) / job.check.share;
     cost.every = std::max<int64_t>(1, std::llround(std::ceil(least / step.step())));

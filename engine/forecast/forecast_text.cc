@@ -59,6 +59,8 @@ std::string MemoryText(const std::vector<RankMemory>& ranks) {
   std::vector<std::string> head = {"rank",        "weights", "gradients", "optimizer",
                                    "activations", "buffers", "all"};
   if (has_texts) head.insert(head.end() - 1, "or texts");
+  const bool has_check = !ranks.empty() && ranks.front().check > 0;
+  if (has_check) head.insert(head.end() - 1, "or check");
   TextTable table(head);
   for (const RankMemory& rank : ranks) {
     std::vector<std::string> row = {Str(rank.rank),
@@ -69,6 +71,7 @@ std::string MemoryText(const std::vector<RankMemory>& ranks) {
                                     ShowBytes(rank.buffers),
                                     ShowBytes(rank.total())};
     if (has_texts) row.insert(row.end() - 1, ShowBytes(rank.texts));
+    if (has_check) row.insert(row.end() - 1, ShowBytes(rank.check));
     table.Add(row);
   }
   return Str(table.Render(), "tensors of each rank of the pipe axis at the highest; ",
@@ -85,6 +88,7 @@ Value MemoryValue(const std::vector<RankMemory>& ranks) {
                                 {"activations", rank.activations},
                                 {"buffers", rank.buffers}});
     if (rank.texts > 0) row.Set("texts", rank.texts);
+    if (rank.check > 0) row.Set("check", rank.check);
     rows.push_back(row.Set("total", rank.total()));
   }
   return rows;

@@ -1,6 +1,7 @@
 #include "engine/forecast/memory_forecast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
@@ -292,6 +293,21 @@ RankMemory RowPeaks::Of(const RankMemory& lasting, const std::vector<StageCost>&
   return lasting.With(row.peak());
 }
 
+int64_t CheckBytes(const std::vector<StageCost>& stages, double state_bytes) {
+  double most = 0;
+  for (const StageCost& stage : stages) {
+    const auto weights = static_cast<double>(stage.weight_bytes);
+    const auto gradients = static_cast<double>(stage.gradient_bytes);
+    const double state = static_cast<double>(stage.parameters) * state_bytes +
+                         static_cast<double>(stage.extra_state_bytes);
+    // The copies and the row of bytes, of which a link has another copy; on the other rank the
+    // stage and the bytes.
+    const double actions = 2 * (weights + 2 * gradients) + static_cast<double>(stage.backward_peak);
+    most = std::max({most, actions, 2 * (weights + gradients + state)});
+  }
+  return std::llround(most);
+}
+
 std::vector<RankMemory> LastingMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
                                       const std::vector<StageCost>& stages) {
   const std::vector<int64_t> shared = SharedBytes(job, plan), texts = SampleBytes(job, plan);
@@ -299,10 +315,13 @@ std::vector<RankMemory> LastingMemory(const Job& job, const Plan& plan, const Mo
   const auto share = [&](int64_t bytes) {
     return static_cast<int64_t>(static_cast<double>(bytes) / owners);
   };
+  const bool is_checked = job.trains && job.check.is_on() && plan.topology.world_size() > 1;
+  const int64_t check = is_checked ? CheckBytes(stages, costs.state_bytes) : 0;
   std::vector<RankMemory> ranks(texts.size());
   for (size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].rank = static_cast<int>(r);
     ranks[r].texts = texts[r];
+    ranks[r].check = check;
   }
   for (const StagePlan& place : plan.stages) {
     RankMemory& memory = ranks[static_cast<size_t>(place.rank)];

@@ -44,10 +44,11 @@ struct RankMemory {
   int64_t activations = 0;  ///< kept for backwards
   int64_t buffers = 0;      ///< messages in flight, gradients of activations, scratch
   int64_t texts = 0;        ///< keys and values of job.eval.samples, held between two steps
+  int64_t check = 0;        ///< CheckBytes(), held between a checked step's row and its end
   std::vector<LateGradients> late = {};  ///< of the rank's stages; empty unless zero = 2
 
   int64_t total() const {
-    return weights + gradients + optimizer + std::max(activations + buffers, texts);
+    return weights + gradients + optimizer + std::max({activations + buffers, texts, check});
   }
   /// REQUIRES: this is what a rank holds from step to step. Adds the peak of its row.
   RankMemory With(const RowPeak& peak) const {
@@ -76,8 +77,12 @@ class RowPeaks {
   const std::vector<int> slots_;
 };
 
-/// What every rank of the pipe axis holds from step to step, and the texts that it holds between
-/// two steps. `stages`: the costs of all stages (StageCosts()).
+/// The most that a rank needs for a checked step (runtime/check/), as long as it holds no
+/// activations: each rank may be asked to repeat the work of each stage.
+int64_t CheckBytes(const std::vector<StageCost>& stages, double state_bytes);
+
+/// What every rank of the pipe axis holds from step to step, and what it holds between rows: texts
+/// and checks. `stages`: the costs of all stages (StageCosts()).
 std::vector<RankMemory> LastingMemory(const Job& job, const Plan& plan, const ModelCosts& costs,
                                       const std::vector<StageCost>& stages);
 

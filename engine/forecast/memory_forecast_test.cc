@@ -49,6 +49,20 @@ TEST(ForecastMemoryTest, ZeroOneSharesTheMoments) {
   EXPECT_NEAR(MemoryOf(job)[0].optimizer, whole / 4, 0.15 * whole / 4);
 }
 
+TEST(ForecastMemoryTest, ACheckedStepNeedsCopiesInPlaceOfActivations) {
+  Job job = AdamJob();
+  EXPECT_EQ(MemoryOf(job)[0].check, 0);
+  job.check.every = 100;
+  const RankMemory rank = MemoryOf(job)[0];
+  const int64_t lasting = rank.weights + rank.gradients + rank.optimizer;
+  EXPECT_NEAR(rank.check, 2 * lasting, 0.01 * lasting);
+  EXPECT_EQ(rank.total(), lasting + std::max(rank.activations + rank.buffers, rank.check));
+  job.memory = rank.total() - 1;
+  EXPECT_THROW(PlanJob(job, {}, nullptr), ConfigError);
+  job.check.every = 0;
+  PlanJob(job, {}, nullptr);
+}
+
 /// The job's layers are one block of gradients unless blocks are small. Stages: 4 layers each.
 TEST(ForecastMemoryTest, ZeroTwoHasGradientsWhileTheyAreAddedUp) {
   constexpr int64_t kLayer = 4 * (64 * 64 + 64);

@@ -97,6 +97,13 @@ std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& p
   return best;
 }
 
+/// What a checked step needs, for a message about too little memory; "" where steps need more.
+std::string CheckPart(const RankMemory& rank) {
+  if (rank.check <= rank.activations + rank.buffers) return "";
+  return Str(", or in a checked step ", FormatBytes(static_cast<double>(rank.check)),
+             " in place of activations");
+}
+
 [[noreturn]] void RefuseMemory(const Job& job, const Plan& plan, const RankMemory& rank,
                                const std::string& schedule) {
   const auto bytes = [](int64_t count) { return FormatBytes(static_cast<double>(count)); };
@@ -106,9 +113,10 @@ std::pair<RecomputeChoice, std::string> BestChoice(const Job& job, const Plan& p
       FormatAtLeast(rank.total()), " of tensors with schedule ", schedule,
       ", whatever is recomputed (weights ", bytes(rank.weights), ", gradients ",
       bytes(rank.gradients), ", optimizer ", bytes(rank.optimizer), ", activations ",
-      bytes(rank.activations), ", buffers ", bytes(rank.buffers), "), the job allows ",
-      bytes(plan.MemoryOf(rank.rank)), "; ", IsByMemory(job) ? "" : "partition = \"memory\", ",
-      can_shard ? "zero = 1, " : "", "smaller micro-batches or more stages need less"));
+      bytes(rank.activations), ", buffers ", bytes(rank.buffers), CheckPart(rank),
+      "), the job allows ", bytes(plan.MemoryOf(rank.rank)), "; ",
+      IsByMemory(job) ? "" : "partition = \"memory\", ", can_shard ? "zero = 1, " : "",
+      "smaller micro-batches or more stages need less"));
 }
 
 /// The segments of a stage, for example "1 to 2, 3".
@@ -181,8 +189,8 @@ void CheckMemory(const Job& job, const Plan& plan, const Program& program) {
     const int64_t limit = plan.MemoryOf(rank.rank);
     if (rank.total() <= limit) continue;
     throw ConfigError(Str("memory: rank ", rank.rank, " would need ", FormatAtLeast(rank.total()),
-                          " of tensors with schedule ", program.name, ", the job allows ",
-                          FormatBytes(static_cast<double>(limit)),
+                          " of tensors with schedule ", program.name, CheckPart(rank),
+                          ", the job allows ", FormatBytes(static_cast<double>(limit)),
                           "; partition = \"memory\", recompute, smaller micro-batches, ",
                           "schedule = \"auto\" or more ranks need less"));
   }
