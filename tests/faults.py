@@ -591,7 +591,7 @@ def unread(strata):
 
 def corrupted_ranks(strata):
     """A rank that gives wrong bits in a checked step is named; no other start, and the last save stands."""
-    wrong = r" on %s \(stage ., layers . to .\) gave wrong bits: "
+    wrong = r" on %s \(stage ., layers . to .\) gave wrong bits( when it repeated stage .)?: "
     cases = [("gloo", "1:weight_gradient:5", "rank 1" + wrong + "the weight gradient of"),
              ("gloo", "2:update:7:lasting", "rank 2" + wrong + "the updated parameters"),
              ("gloo", "0:message:5", "the message from rank 0 on %s"),

@@ -41,7 +41,7 @@ class GpuLauncherTest : public ::testing::Test {
 
 TEST_F(GpuLauncherTest, LoadsAFileOnceAndSetsTheContextOfEachThread) {
   EXPECT_THAT(DescribeGpuKernels(0), HasSubstr("(sm_90)"));
-  EXPECT_THAT(DescribeGpuKernels(0), HasSubstr("; 0 of 18 files are compiled"));
+  EXPECT_THAT(DescribeGpuKernels(0), HasSubstr("; 0 of 21 files are compiled"));
   const std::string launch = "swiglu 3x1x256 stream 7 arguments 64 1099511627776\n";
   Launch(0, KernelElement::kBf16);
   std::string wanted = "retain 0\nset 100\nload in 100\n" + launch;
@@ -54,8 +54,8 @@ TEST_F(GpuLauncherTest, LoadsAFileOnceAndSetsTheContextOfEachThread) {
   EXPECT_EQ(Calls(), wanted += "retain 1\nset 101\nload in 101\n" + launch);
   Launch(0, KernelElement::kFp16);
   EXPECT_EQ(Calls(), wanted += "set 100\nload in 100\n" + launch);
-  EXPECT_THAT(DescribeGpuKernels(0), HasSubstr("10 for cuda:0 (sm_90) by NVRTC 13."));
-  EXPECT_THAT(DescribeGpuKernels(0), HasSubstr("; 2 of 18 files are compiled"));
+  EXPECT_THAT(DescribeGpuKernels(0), HasSubstr("12 for cuda:0 (sm_90) by NVRTC 13."));
+  EXPECT_THAT(DescribeGpuKernels(0), HasSubstr("; 2 of 21 files are compiled"));
 }
 
 TEST_F(GpuLauncherTest, AnErrorSaysWhatFailed) {

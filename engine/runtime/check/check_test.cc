@@ -270,8 +270,8 @@ TEST(Check, SaysWhereAndWhat) {
   const Case c = Cases()[0];
   const std::pair<const char*, const char*> cases[] = {
       {"1:output:3",
-       R"(rank 1 on .* \(stage 1, layers \d+ to \d+\) gave wrong bits: the output of )"
-       R"(micro-batch \d; two other ranks agree on others)"},
+       R"(rank 1 on .* \(stage 1, layers \d+ to \d+\) gave wrong bits( when it repeated stage \d)?: )"
+       R"(the output of micro-batch \d; two other ranks agree on others)"},
       {"2:input_gradient:3", "rank 2 .*: the input gradient of micro-batch "},
       {"0:weight_gradient:3",
        R"(rank 0 .*: the weight gradient of \d\.(weight|bias) in B of micro)"},
@@ -280,7 +280,7 @@ TEST(Check, SaysWhereAndWhat) {
       {"2:packet:3", "what rank 2 .* sent to rank . .* to be repeated arrived damaged"},
       {"1:parameter:3", "rank 1 .* has wrong bits in memory: the parameters of stage 1 changed"},
       {"1:state:3", "rank 1 .* has wrong bits in memory: the optimizer's exp_avg(_sq)? of stage 1"},
-      {"2:update:3", "rank 2 .* gave wrong bits: the updated parameters; two other"},
+      {"2:update:3", "rank 2 .* gave wrong bits.*: the updated parameters; two other"},
   };
   for (const auto& [flip, text] : cases) {
     const Found found = TrainWith(JobOf(c, kEveryStep), flip);

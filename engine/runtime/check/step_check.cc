@@ -257,10 +257,12 @@ void StepCheck::Compare(TensorPacket packet, Value report, const Repeat& repeat)
         Str(first.differs, m.is_null() ? "" : Str(" of micro-batch ", m.as_int()));
     const std::vector<int> wrong = WrongRanks(ranks_, first, repetitions);
     if (wrong.size() == 1) {
-      Refuse(Str(NameOf(wrong[0], reports, stage), " gave wrong bits: ", what,
+      const bool is_drawn = wrong[0] == ranks_.drawn;
+      Refuse(Str(NameOf(wrong[0], reports, is_drawn ? stage : -1), " gave wrong bits",
+                 is_drawn ? "" : Str(" when it repeated stage ", stage), ": ", what,
                  ranks_.third < 0 ? "; it gave others when it repeated its work"
                                   : "; two other ranks agree on others",
-                 !m.is_null() && wrong[0] == ranks_.drawn ? FunctionsHint(stage) : ""));
+                 !m.is_null() && is_drawn ? FunctionsHint(stage) : ""));
     }
     Refuse(Str(NameOf(ranks_.drawn, reports, stage), " and ", NameOf(ranks_.second, reports),
                " give different bits: ", what,
