@@ -101,7 +101,7 @@ TEST(JobToValue, EveryChangeIsNamed) {
       {"weights", "a.safetensors", "weights.from: \"\" against \"a.safetensors\""},
       {"zero", 1, "zero: 0 against 1"},
       {"comm_log", true, "comm_log: false against true"},
-      {"check", 0.02, "check: nothing against 0.02"},
+      {"check", 0.02, "check: nil against 0.02"},
       {"tie_check", 0, "tie_check: 100 against 0"},
       {"stages_per_rank", 2, "stages_per_rank: 0 against 2"},
       {"threads", 3, "threads: 0 against 3"},
