@@ -110,7 +110,7 @@ def grids(strata):
             log = "%d-%d-%d.jsonl" % (len(window), pipe, data)
             found.append(train(strata, log, "--pipe=%d" % pipe, "--data=%d" % data,
                                "--micro_batches=%d" % (4 // data), "--transport=" + transport))
-        # Up to the order in which replicas add; those of other samples differ by hundredths.
+        # Replicas add in another order, which rounds otherwise; losses of other samples differ by hundredths.
         apart = max(abs(other[step] - found[0][step]) for other in found for step in range(40))
         require(apart < 1e-6, "the losses of one process", (apart, found))
         orders.append(found[0])

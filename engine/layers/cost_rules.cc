@@ -120,15 +120,16 @@ void MultiplyBy(LayerTape& tape, bool is_frozen, const Traced& x, const Traced& 
   if (!is_frozen && bytes < sums) tape.Scratch(0, bytes);  // one product, before it is added
 }
 
-/// Packed weights are written as dense ones in both passes. Returns their bytes.
+/// Counts that packed weights are written as dense ones in the forward and in the backward. Returns
+/// the bytes of the dense ones.
 double TouchUnpacked(LayerTape& tape, double weights) {
   const double bytes = static_cast<double>(DTypeSize(tape.compute())) * weights;
   tape.Touch(bytes, bytes);
   return bytes;
 }
 
-/// The dense matrix of a packed weight is there during a product. `more`: what the backward has
-/// besides.
+/// Counts the dense matrix of a packed weight, which exists during a product, as scratch memory.
+/// `more`: the bytes of scratch memory that the backward needs besides.
 void Unpack(LayerTape& tape, double weights, double more) {
   const double bytes = TouchUnpacked(tape, weights);
   tape.Scratch(bytes, bytes + more);

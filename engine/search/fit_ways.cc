@@ -83,7 +83,7 @@ std::vector<Variant> Sharding(const Job& job, const PlanNeeds& now) {
   return variants;
 }
 
-// What "auto" recomputes can save more than "every:1".
+// Recomputing is not ordered: "auto", its first variant, can save more than "every:1".
 constexpr Kind kKinds[] = {
     {Recomputing, false}, {SmallerMicroBatches, true}, {MoreStages, true}, {Sharding, true}};
 

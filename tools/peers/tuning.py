@@ -30,7 +30,7 @@ SHAPES = {  # name: dim, depth, heads, kv_heads, hidden, vocab, rows, length
 }
 
 
-# Their side, in a process of its own
+# The training with transformers and PEFT, which runs in a process of its own
 
 def config_of(shape):
     import transformers

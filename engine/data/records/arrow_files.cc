@@ -273,7 +273,8 @@ class File : public ArrowFile {
  protected:
   using BatchBody = std::function<void(const arrow::RecordBatch& batch)>;
 
-  /// Calls `body` for the rows of a block, in one or more batches that have these columns.
+  /// Reads these columns of a block, and calls `body` for each batch of its rows; a block may come
+  /// in several batches.
   virtual void ForEachBatch(size_t block, const std::vector<std::string>& columns,
                             const BatchBody& body) const = 0;
 

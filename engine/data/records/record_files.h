@@ -58,8 +58,9 @@ class RecordFile {
 /// The blocks (row groups, record batches) that ReadBytes() keeps decoded, of several files.
 class BlockCache;
 std::shared_ptr<BlockCache> MakeBlockCache(size_t blocks);
-/// The number of blocks to keep so that an order in windows (SampleOrder::Windowed(); 0 = none)
-/// decodes a block about once for each of its runs. Blocks have `rows_at_once` records.
+/// Returns how many blocks a cache must keep so that an order in windows of `window` samples
+/// (SampleOrder::Windowed(); 0 = the data has no windows) decodes each block about once for each of
+/// the runs that lie in it. A block has `rows_at_once` records.
 size_t BlocksOfWindow(int64_t window, int64_t rows_at_once);
 
 /// The file of a table that Parquet or Arrow wrote. `cache` is for ReadBytes(), and may be null.

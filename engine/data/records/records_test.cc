@@ -1,5 +1,5 @@
-// Records of all formats. people.jsonl and the files beside it, which pyarrow and Python's tarfile
-// wrote, have the same ten records, so all sources of them give the same samples.
+// Tests that records of all formats are read alike. people.jsonl and the files beside it, which
+// pyarrow and Python's tarfile wrote, have the same ten records, so all sources give equal samples.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

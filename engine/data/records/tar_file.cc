@@ -31,7 +31,8 @@ bool IsZero(std::string_view bytes) {
   return bytes.find_first_not_of('\0') == std::string_view::npos;
 }
 
-/// Octal digits between spaces and zeros; empty is 0.
+/// Reads a number of a header: octal digits, with spaces or zero bytes around them. An empty field
+/// is 0. Returns nothing for other texts.
 std::optional<int64_t> Octal(std::string_view field) {
   const std::string_view digits = Trim(Text(field));
   int64_t number = 0;

@@ -1,5 +1,5 @@
-// The dense matrix of a packed weight (packed_weight.h) on a GPU, by our kernel (unpack.cu): one
-// launch. By ATen where the kernel does not run.
+// Unpacked() computes the dense matrix of a packed weight (packed_weight.h) on a GPU. Our kernel
+// (unpack.cu) does it in one launch; where the kernel does not run, ATen's operators do it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,9 +16,9 @@ struct PackedPart {
   int64_t rows, columns;
 };
 
-/// The part in new memory, in `type`.
+/// Returns the dense elements of the part in new memory, in `type`.
 at::Tensor Unpacked(const PackedPart& part, at::ScalarType type);
-/// The same by ATen. Takes 18 bytes an element in passing.
+/// The same by ATen's operators, which need 18 bytes an element for their temporaries.
 at::Tensor UnpackedByAten(const PackedPart& part, at::ScalarType type);
 
 }  // namespace strata

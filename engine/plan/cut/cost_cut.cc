@@ -237,9 +237,9 @@ bool IsLongSum(const Job& job, const ModelCosts& costs, const CostCutOptions& op
 }
 
 /// Cuts a list into one part for each entry of `slowness` so that the part which takes longest, its
-/// weight times its slowness, is the least possible. The limit of that time is found by bisection;
-/// Within() tells whether a limit is possible. A part may have to take few items, as each part
-/// needs one, and a slow part may not be able to take a heavy one.
+/// weight times its slowness, takes as little as possible. Bisection finds the smallest limit of
+/// that time for which Within() finds a cut. Taking as many items as fit, part by part, would not
+/// do: each part needs at least one item, and a slow part may not be able to take a heavy one.
 class SpeedCutter {
  public:
   SpeedCutter(const std::vector<int64_t>& weights, const std::vector<double>& slowness)
@@ -261,8 +261,10 @@ class SpeedCutter {
   }
 
  private:
-  /// A cut within the limit, whose parts are as long as possible from the first on; {} if there is
-  /// none. From the last part to the first, finds the items from which on the parts can hold all.
+  /// Returns the bounds of a cut in which no part takes longer than the limit; {} if there is no
+  /// such cut. From the last part to the first, it finds the items that a part may begin with so
+  /// that it and the parts behind it can hold all that follow. Then each part, from the first on,
+  /// takes as many items as it can.
   std::vector<int> Within(double limit) const {
     const auto parts = static_cast<int>(slowness_.size());
     // By part and first item: the last end that part can have, if the parts from it on can hold

@@ -41,7 +41,8 @@ double SlowCompute(const Candidate& candidate, const Slowness& slowness, int pip
   return factor;
 }
 
-/// The slowness together with what the devices' speeds make of it.
+/// Returns the slowness of each rank, multiplied by how many times as long its device takes as the
+/// cluster's first kind of device.
 Slowness WithAbilities(Slowness slowness, const Candidate& candidate, const Cluster& cluster) {
   if (cluster.abilities.empty()) return slowness;
   for (int rank = 0; rank < candidate.ranks(); ++rank) {
