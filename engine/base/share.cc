@@ -9,10 +9,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+fs::path Program() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error);
+}
+
 std::vector<fs::path> Folders() {
   if (const char* share = std::getenv("STRATA_SHARE"); share && *share) return {share};
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path program = Program();
   return {program.parent_path().parent_path() / "share",
           fs::path(program.string() + ".runfiles") / "strata"};
 }
@@ -37,6 +41,18 @@ std::vector<std::string> SharedModels() {
   }
   std::ranges::sort(names);
   return names;
+}
+
+std::vector<std::string> LibraryPlaces(const char* variable, const std::string& in_workspace) {
+  if (const char* path = std::getenv(variable); path && *path) return {path};
+  const fs::path program = Program(), library = in_workspace;
+  std::vector<fs::path> paths = {program.parent_path() / library.filename(),
+                                 program.parent_path().parent_path() / library};
+  if (const char* runfiles = std::getenv("RUNFILES_DIR")) {
+    paths.push_back(fs::path(runfiles) / "strata" / library);
+  }
+  paths.push_back(fs::path(program.string() + ".runfiles") / "strata" / library);
+  return {paths.begin(), paths.end()};
 }
 
 std::string TorchLibrary(const std::string& name) {

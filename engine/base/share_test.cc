@@ -38,6 +38,19 @@ TEST_F(ShareTest, FindsWhatTheVariableHolds) {
   EXPECT_THAT(SharedModels(), testing::IsEmpty());
 }
 
+TEST_F(ShareTest, LibrariesAreBesideTheProgramOrWhereBazelPutsThem) {
+  setenv("LIBRARY_OF_A_TEST", "/some/lib.so", 1);
+  EXPECT_THAT(LibraryPlaces("LIBRARY_OF_A_TEST", "a/lib.so"), testing::ElementsAre("/some/lib.so"));
+  unsetenv("LIBRARY_OF_A_TEST");
+  setenv("RUNFILES_DIR", "/run", 1);
+  const fs::path program = fs::read_symlink("/proc/self/exe");
+  EXPECT_THAT(
+      LibraryPlaces("LIBRARY_OF_A_TEST", "a/lib.so"),
+      testing::ElementsAre((program.parent_path() / "lib.so").string(),
+                           (program.parent_path().parent_path() / "a/lib.so").string(),
+                           "/run/strata/a/lib.so", program.string() + ".runfiles/strata/a/lib.so"));
+}
+
 TEST_F(ShareTest, TakesLibtorchWithItsFolderOrWithout) {
   unsetenv("LIBTORCH");
   EXPECT_EQ(TorchLibrary("libc10.so"), "");

@@ -17,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kLibrary[] = "libstrata_engine.so";
 constexpr char kPathInWorkspace[] = "lua/libstrata_engine.so";
 constexpr char kEntry[] = "strata_engine_api";
 constexpr char kVariable[] = "STRATA_ENGINE";
@@ -26,28 +25,12 @@ constexpr char kPolls[] = "GOMP_SPINCOUNT";
 std::mutex mutex;
 const EngineApi* loaded = nullptr;
 
-/// The paths where the library may be; the first one that exists is used.
-std::vector<fs::path> Candidates() {
-  if (const char* path = std::getenv(kVariable); path && *path) return {path};
-  std::error_code error;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  std::vector<fs::path> paths = {executable.parent_path() / kLibrary,
-                                 executable.parent_path().parent_path() / kPathInWorkspace};
-  if (const char* runfiles = std::getenv("RUNFILES_DIR")) {
-    paths.push_back(fs::path(runfiles) / "strata" / kPathInWorkspace);
-  }
-  paths.push_back(fs::path(executable.string() + ".runfiles") / "strata" / kPathInWorkspace);
-  return paths;
-}
-
-fs::path FindLibrary() {
-  const std::vector<fs::path> paths = Candidates();
-  for (const fs::path& path : paths) {
+std::string FindLibrary() {
+  const std::vector<std::string> paths = LibraryPlaces(kVariable, kPathInWorkspace);
+  for (const std::string& path : paths) {
     if (std::error_code error; fs::exists(path, error)) return path;
   }
-  std::vector<std::string> texts;
-  for (const fs::path& path : paths) texts.push_back(path.string());
-  throw WorldError(Str("the engine's library is not there; looked for ", Join(texts, ", "), " ($",
+  throw WorldError(Str("the engine's library is not there; looked for ", Join(paths, ", "), " ($",
                        kVariable, " names another place)"));
 }
 
@@ -76,15 +59,15 @@ void LimitPolling() {
 }
 
 const EngineApi* Load() {
-  const fs::path path = FindLibrary();
+  const std::string path = FindLibrary();
   LimitPolling();
   // A library that is already loaded under this name satisfies the engine's dependency on it.
   const std::string torch = TorchLibrary("libtorch_cpu.so");
   if (!torch.empty()) Open(torch);
-  void* library = Open(path.string());
+  void* library = Open(path);
   using Entry = const EngineApi*();
   auto* entry = reinterpret_cast<Entry*>(dlsym(library, kEntry));
-  if (!entry) throw WorldError(Str(path.string(), " is not the engine's library: ", dlerror()));
+  if (!entry) throw WorldError(Str(path, " is not the engine's library: ", dlerror()));
   return entry();
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/share.h"
 #include "engine/base/text.h"
 #include "engine/data/files/data_progress.h"
 #include "engine/data/files/mapped_file.h"
@@ -82,24 +83,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kVariable[] = "STRATA_ARROW";
-constexpr char kLibrary[] = "libstrata_arrow.so";
 constexpr char kPathInWorkspace[] = "engine/data/libstrata_arrow.so";
 
-/// The library: $STRATA_ARROW, else beside the program, or where Bazel puts it.
+/// The first place of the library that exists; if none does, the first, of which the loader's error
+/// then tells.
 std::string LibraryPath() {
-  if (const char* path = std::getenv(kVariable); path && *path) return path;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  std::vector<fs::path> paths = {program.parent_path() / kLibrary,
-                                 program.parent_path().parent_path() / kPathInWorkspace};
-  if (const char* runfiles = std::getenv("RUNFILES_DIR")) {
-    paths.push_back(fs::path(runfiles) / "strata" / kPathInWorkspace);
+  const std::vector<std::string> paths = LibraryPlaces(kVariable, kPathInWorkspace);
+  for (const std::string& path : paths) {
+    if (std::error_code error; fs::exists(path, error)) return path;
   }
-  paths.push_back(fs::path(program.string() + ".runfiles") / "strata" / kPathInWorkspace);
-  for (const fs::path& path : paths) {
-    if (fs::exists(path, error)) return path.string();
-  }
-  return paths[0].string();
+  return paths[0];
 }
 
 const ArrowLibrary* Load() {
