@@ -22,6 +22,7 @@
 #include "engine/data/records/record_files.h"
 #include "engine/data/sample_text.h"
 #include "engine/data/sources.h"
+#include "engine/data/text_ends.h"
 #include "engine/data/token_pieces.h"
 #include "engine/layers/script.h"
 #include "engine/layers/targets.h"
@@ -156,10 +157,10 @@ class ChatEncoder {
   const bool counts_all_;
 };
 
-/// Writes the tokens of all conversations, at most `length` + 1 of each, and their ends (uint64).
+/// Writes the tokens of all conversations, at most `length` + 1 of each, and their ends.
 Value WriteChat(const RecordFiles& files, int64_t length, ChatEncoder& encoder,
                 PreparedWriter& to) {
-  std::vector<uint64_t> ends;
+  TextEndsWriter ends;
   TokenList tokens;
   int64_t cut = 0, longest = 0, unanswered = 0;
   files.ForEach({ConversationFields(), true}, [&](const Record& record) {
@@ -171,13 +172,11 @@ Value WriteChat(const RecordFiles& files, int64_t length, ChatEncoder& encoder,
       if (std::none_of(tokens.begin() + 1, tokens.end(), IsCounted)) ++unanswered;
     }
     to.WriteTokens(tokens, sizeof(tokens[0]));
-    ends.push_back((ends.empty() ? 0 : ends.back()) + tokens.size());
+    ends.Add(tokens.size());
   });
-  if (ends.empty()) RefuseEmpty(files);
-  const int64_t ends_at = to.Align();
-  to.Write(ends.data(), ends.size() * sizeof(ends[0]));
-  return Value::MakeMap({{"rows", std::ssize(ends)},
-                         {"ends_at", ends_at},
+  if (ends.texts() == 0) RefuseEmpty(files);
+  return Value::MakeMap({{"rows", ends.texts()},
+                         {"ends_at", ends.Write(to)},
                          {"cut", cut},
                          {"longest", longest},
                          {"unanswered", unanswered}});
@@ -195,7 +194,7 @@ class Chat : public Dataset, public HasSampleText {
         pad_(spec.options["pad"].as_int()),
         prepared_(std::move(prepared)),
         rows_(prepared_.facts["rows"].as_int()),
-        ends_at_(static_cast<size_t>(prepared_.facts["ends_at"].as_int())) {
+        ends_(prepared_.bytes.data() + prepared_.facts["ends_at"].as_int()) {
     ExpectRandomReadsIfLarge(prepared_.bytes);
   }
   int64_t size() const override { return rows_; }
@@ -242,13 +241,6 @@ class Chat : public Dataset, public HasSampleText {
   }
 
  private:
-  uint64_t End(int64_t index) const {
-    if (index < 0) return 0;
-    uint64_t end = 0;
-    std::memcpy(&end, prepared_.bytes.data() + ends_at_ + static_cast<size_t>(index) * sizeof(end),
-                sizeof(end));
-    return end;
-  }
   /// Writes a conversation, of up to `length` + 1 tokens, as a sample of `length` tokens.
   void Write(const std::vector<int32_t>& stored, int64_t length, std::byte* input,
              std::byte* target) const {
@@ -267,10 +259,9 @@ class Chat : public Dataset, public HasSampleText {
   }
   /// The tokens of a conversation as they are stored.
   std::vector<int32_t> Stored(int64_t index) const {
-    const uint64_t begin = End(index - 1);
-    std::vector<int32_t> stored(End(index) - begin);
-    std::memcpy(stored.data(), prepared_.bytes.data() + begin * sizeof(int32_t),
-                stored.size() * sizeof(int32_t));
+    std::vector<int32_t> stored(static_cast<size_t>(ends_.Tokens(index)));
+    const size_t begin = static_cast<size_t>(ends_.Begin(index)) * sizeof(int32_t);
+    std::memcpy(stored.data(), prepared_.bytes.data() + begin, stored.size() * sizeof(int32_t));
     return stored;
   }
 
@@ -280,7 +271,7 @@ class Chat : public Dataset, public HasSampleText {
   const int64_t length_, pad_;
   const Prepared prepared_;
   const int64_t rows_;
-  const size_t ends_at_;
+  const TextEnds ends_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "engine/data/records/labels.h"
 #include "engine/data/records/record_files.h"
 #include "engine/data/sources.h"
+#include "engine/data/text_ends.h"
 #include "engine/data/token_pieces.h"
 
 namespace strata::data {
@@ -57,11 +58,10 @@ class TokenField {
   const std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-/// Writes the tokens of all texts, at most `length` of each; the end of each text (uint64, in
-/// tokens); and its target.
+/// Writes the tokens of all texts, at most `length` of each, their ends, and their targets.
 Value WriteLabelled(const RecordFiles& files, const TokenField& field, LabelWriter& labels,
                     int64_t length, PreparedWriter& to) {
-  std::vector<uint64_t> ends;
+  TextEndsWriter ends;
   TokenList tokens;
   Wanted wanted = {{field.name()}};
   if (!labels.field().empty()) wanted.fields.push_back(labels.field());
@@ -70,13 +70,11 @@ Value WriteLabelled(const RecordFiles& files, const TokenField& field, LabelWrit
     field.Append(record, tokens);
     tokens.resize(std::min(tokens.size(), static_cast<size_t>(length)));
     to.WriteTokens(tokens, field.width());
-    ends.push_back((ends.empty() ? 0 : ends.back()) + tokens.size());
+    ends.Add(tokens.size());
     labels.Add(record);
   });
-  if (ends.empty()) RefuseEmpty(files);
-  const int64_t ends_at = to.Align();
-  to.Write(ends.data(), ends.size() * sizeof(ends[0]));
-  Value facts = Value::MakeMap({{"texts", std::ssize(ends)}, {"ends_at", ends_at}});
+  if (ends.texts() == 0) RefuseEmpty(files);
+  Value facts = Value::MakeMap({{"texts", ends.texts()}, {"ends_at", ends.Write(to)}});
   labels.Write(to, facts);
   return facts;
 }
@@ -92,10 +90,10 @@ class LabelledTexts : public Dataset {
         has_targets_(spec.options["targets"] != Value(false)),
         prepared_(std::move(prepared)),
         labels_(prepared_),
-        size_(prepared_.facts["texts"].as_int()) {
+        size_(prepared_.facts["texts"].as_int()),
+        ends_(prepared_.bytes.data() + prepared_.facts["ends_at"].as_int()) {
     const auto ends_at = static_cast<size_t>(prepared_.facts["ends_at"].as_int());
     tokens_ = {prepared_.bytes.first(ends_at), width, nullptr};
-    ends_ = prepared_.bytes.data() + ends_at;
     ExpectRandomReadsIfLarge(prepared_.bytes);
   }
   int64_t size() const override { return size_; }
@@ -111,48 +109,42 @@ class LabelledTexts : public Dataset {
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
     if (target) labels_.Copy(sample.index, target);
     if (!input) return;
-    const int64_t begin = sample.index == 0 ? 0 : End(sample.index - 1);
-    const int64_t count = End(sample.index) - begin;
-    tokens_.Copy(begin, count, input);
+    const int64_t count = ends_.Tokens(sample.index);
+    tokens_.Copy(ends_.Begin(sample.index), count, input);
     for (int64_t i = count; i < length_; ++i) {
       std::memcpy(input + static_cast<size_t>(i) * sizeof(pad_), &pad_, sizeof(pad_));
     }
   }
 
  private:
-  int64_t End(int64_t index) const {
-    int64_t end = 0;
-    std::memcpy(&end, ends_ + static_cast<size_t>(index) * sizeof(end), sizeof(end));
-    return end;
-  }
-
   const std::string what_, path_;
   const int64_t length_, pad_;
   const bool has_targets_;
   const Prepared prepared_;
   const Labels labels_;
   const int64_t size_;
+  const TextEnds ends_;
   TokenSequence tokens_;
-  const std::byte* ends_ = nullptr;
 };
 
 /// The texts as samples of their own lengths (DatasetContext::documents). Each is its tokens
 /// without the last one; the target is the next token.
 class WholeTexts : public Dataset {
  public:
-  /// The token behind the last one of text i is number ends[i] of `tokens`.
-  WholeTexts(TokenSequence tokens, std::span<const std::byte> ends, int64_t vocabulary,
+  WholeTexts(TokenSequence tokens, int64_t texts, const TextEnds& ends, int64_t vocabulary,
              std::string what)
-      : tokens_(std::move(tokens)), ends_(ends), vocabulary_(vocabulary), what_(std::move(what)) {}
-  int64_t size() const override {
-    return std::ssize(ends_) / static_cast<int64_t>(sizeof(int64_t));
-  }
+      : tokens_(std::move(tokens)),
+        size_(texts),
+        ends_(ends),
+        vocabulary_(vocabulary),
+        what_(std::move(what)) {}
+  int64_t size() const override { return size_; }
   TensorSpec input() const override { return SpecOf(0); }
   TensorSpec target() const override { return SpecOf(0); }
   int64_t classes() const override { return vocabulary_; }
   std::string description() const override { return what_; }
   void Read(Sample sample, std::byte* input, std::byte* target) const override {
-    const int64_t begin = End(sample.index - 1), count = SpecOf(sample.index).shape[0];
+    const int64_t begin = ends_.Begin(sample.index), count = SpecOf(sample.index).shape[0];
     if (input) tokens_.Copy(begin, count, input);
     if (target) tokens_.Copy(begin + 1, count, target);
   }
@@ -162,18 +154,13 @@ class WholeTexts : public Dataset {
   }
 
  private:
-  int64_t End(int64_t index) const {
-    int64_t end = 0;
-    if (index < 0) return end;
-    std::memcpy(&end, ends_.data() + static_cast<size_t>(index) * sizeof(end), sizeof(end));
-    return end;
-  }
   TensorSpec SpecOf(int64_t index) const {
-    return {{std::max<int64_t>(0, End(index) - End(index - 1) - 1)}, DType::kInt64};
+    return {{std::max<int64_t>(0, ends_.Tokens(index) - 1)}, DType::kInt64};
   }
 
   const TokenSequence tokens_;
-  const std::span<const std::byte> ends_;  // int64
+  const int64_t size_;
+  const TextEnds ends_;
   const int64_t vocabulary_;
   const std::string what_;
 };
@@ -184,20 +171,17 @@ std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const RecordFiles& fi
                                      const std::string& tokenizer_path, const TokenField& field,
                                      bool documents) {
   const auto write = [&](PreparedWriter& to) {
-    std::vector<int64_t> ends;
+    TextEndsWriter ends;
     TokenList tokens;
     files.ForEach({{field.name()}}, [&](const Record& record) {
       tokens.clear();
       field.Append(record, tokens);
       field.AppendEnd(tokens);
       to.WriteTokens(tokens, field.width());
-      ends.push_back((ends.empty() ? 0 : ends.back()) + std::ssize(tokens));
+      ends.Add(tokens.size());
     });
-    const int64_t ends_at = to.Align();
-    to.Write(ends.data(), ends.size() * sizeof(ends[0]));
-    return Value::MakeMap({{"texts", std::ssize(ends)},
-                           {"tokens", ends.empty() ? 0 : ends.back()},
-                           {"ends_at", ends_at}});
+    return Value::MakeMap(
+        {{"texts", ends.texts()}, {"tokens", ends.tokens()}, {"ends_at", ends.Write(to)}});
   };
   const Prepared prepared = Prepare(
       {Str(files.format, ", version 2, ", field.key()), files.paths, tokenizer_path}, write);
@@ -207,9 +191,8 @@ std::unique_ptr<Dataset> OpenRunning(const DataSpec& spec, const RecordFiles& fi
   const std::string what = Str(spec.kind, ": ", FormatCount(texts), " texts of ", files.given);
   if (documents) {
     if (texts == 0) RefuseEmpty(files);
-    const auto ends_at = static_cast<size_t>(prepared.facts["ends_at"].as_int());
-    return std::make_unique<WholeTexts>(std::move(tokens), prepared.bytes.subspan(ends_at),
-                                        field.vocabulary(), what);
+    const TextEnds ends(prepared.bytes.data() + prepared.facts["ends_at"].as_int());
+    return std::make_unique<WholeTexts>(std::move(tokens), texts, ends, field.vocabulary(), what);
   }
   const int64_t length = spec.options["length"].as_int();
   const bool has_targets = spec.options["targets"] != Value(false);
