@@ -14,6 +14,7 @@
 #include "engine/base/error.h"
 #include "engine/base/machine/cores.h"
 #include "engine/base/machine/gpu.h"
+#include "engine/base/machine/identity.h"
 #include "engine/base/machine/memory.h"
 #include "engine/base/share.h"
 #include "engine/base/text.h"
@@ -32,16 +33,6 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-/// A value of a file such as /proc/cpuinfo: the text after "name :".
-std::string ValueBehind(const std::string& path, const std::string& name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(name, 0) != 0) continue;
-    return std::string(Trim(std::string_view(line).substr(line.find(':') + 1)));
-  }
-  return "";
-}
-
 Finding System() {
   return {"system",
           Str(ReadLine("/proc/sys/kernel/ostype"), " ", ReadLine("/proc/sys/kernel/osrelease")),
@@ -49,7 +40,7 @@ Finding System() {
 }
 
 Finding Cores() {
-  const std::string model = ValueBehind("/proc/cpuinfo", "model name");
+  const std::string model = ProcessorName();
   return {"cores", Str(MachineCores(), model.empty() ? "" : ", " + model), ""};
 }
 

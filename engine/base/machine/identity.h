@@ -9,6 +9,9 @@ namespace strata {
 /// same name, as containers often do.
 std::string HostName();
 
+/// The name of this machine's processor, as the kernel has it; "" if it has none.
+std::string ProcessorName();
+
 /// The random id that the kernel draws each time it boots; "" if the system has none.
 std::string BootId();
 

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
@@ -41,12 +40,8 @@ class OutsideOfRow {
 
 /// What the bits of kernels may depend on.
 std::string Processor() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line, name;
-  while (name.empty() && std::getline(file, line)) {
-    if (line.starts_with("model name")) name = line.substr(line.find(':') + 1);
-  }
-  return Str(Plural(at::get_num_threads(), "thread"), " of", name, ", ", at::get_cpu_capability());
+  return Str(Plural(at::get_num_threads(), "thread"), " of ", ProcessorName(), ", ",
+             at::get_cpu_capability());
 }
 
 CheckRanks Draw(SplitMixRandom& random, int ranks) {
