@@ -10,6 +10,7 @@
 #include "engine/base/outstanding_sends.h"
 #include "engine/base/size_class.h"
 #include "engine/cost/gradient_blocks.h"
+#include "engine/forecast/check_cost.h"
 #include "engine/job/parameter_groups.h"
 #include "engine/layers/layer_types.h"
 #include "engine/plan/language_model.h"
@@ -315,8 +316,7 @@ std::vector<RankMemory> LastingMemory(const Job& job, const Plan& plan, const Mo
   const auto share = [&](int64_t bytes) {
     return static_cast<int64_t>(static_cast<double>(bytes) / owners);
   };
-  const bool is_checked = job.trains && job.check.is_on() && plan.topology.world_size() > 1;
-  const int64_t check = is_checked ? CheckBytes(stages, costs.state_bytes) : 0;
+  const int64_t check = IsChecked(job, plan) ? CheckBytes(stages, costs.state_bytes) : 0;
   std::vector<RankMemory> ranks(texts.size());
   for (size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].rank = static_cast<int>(r);
