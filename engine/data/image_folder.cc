@@ -13,6 +13,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/tensor_name.h"
+#include "engine/data/files/folder.h"
 #include "engine/data/files/image_file.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/sources.h"
@@ -43,23 +44,14 @@ bool IsImageName(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
-/// The entries of a folder except hidden ones, sorted.
-struct Listed {
-  std::vector<fs::path> folders, files;
-};
-
-Listed ListOf(const fs::path& folder) {
-  Listed listed;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().filename().string().starts_with('.')) continue;
-    std::error_code unknown;
-    (entry.is_directory(unknown) ? listed.folders : listed.files).push_back(entry.path());
-  }
-  if (error)
-    throw WorldError(Str("cannot read the folder ", folder.string(), ": ", error.message()));
-  std::ranges::sort(listed.folders);
-  std::ranges::sort(listed.files);
+/// The entries of a folder except hidden ones.
+FolderEntries ListOf(const fs::path& folder) {
+  FolderEntries listed = ListFolder(folder);
+  const auto is_hidden = [](const fs::path& path) {
+    return path.filename().string().starts_with('.');
+  };
+  std::erase_if(listed.folders, is_hidden);
+  std::erase_if(listed.files, is_hidden);
   return listed;
 }
 
@@ -70,7 +62,7 @@ void AddImages(const fs::path& place, int64_t label, Folder& folder, Seen& seen)
   if (::stat(place.c_str(), &status) != 0) return;
   if (!seen.emplace(status.st_dev, status.st_ino).second) return;
   const bool is_deep = seen.size() > 1;
-  const Listed listed = ListOf(place);
+  const FolderEntries listed = ListOf(place);
   for (const fs::path& file : listed.files) {
     if (IsImageName(file)) {
       folder.files.push_back({file.string(), label});
@@ -99,7 +91,7 @@ Folder ListUnlabelled(const std::string& path) {
 
 Folder List(const std::string& path) {
   Folder folder;
-  const Listed listed = ListOf(path);
+  const FolderEntries listed = ListOf(path);
   for (const fs::path& file : listed.files) folder.others.push_back(file.string());
   for (const fs::path& sub : listed.folders) {
     const size_t before = folder.files.size();

@@ -8,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/data/files/data_progress.h"
+#include "engine/data/files/folder.h"
 #include "engine/data/files/mapped_file.h"
 #include "engine/data/files/prepared.h"
 #include "engine/data/sources.h"
@@ -28,12 +29,10 @@ std::vector<std::string> Files(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return {path};
   std::vector<std::string> files;
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path().string());
+  for (const fs::path& file : ListFolder(path).files) {
+    if (fs::is_regular_file(file) && !fs::is_symlink(file)) files.push_back(file.string());
   }
-  if (error) throw WorldError(Str("cannot read the folder ", path, ": ", error.message()));
   if (files.empty()) throw WorldError(Str("no file in the folder ", path));
-  std::sort(files.begin(), files.end());
   return files;
 }
 

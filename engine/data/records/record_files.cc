@@ -11,6 +11,7 @@
 #include "engine/base/text.h"
 #include "engine/checkpoint/files/file.h"
 #include "engine/checkpoint/files/strict_json.h"
+#include "engine/data/files/folder.h"
 #include "engine/data/records/json_lines.h"
 #include "engine/data/sources.h"
 
@@ -72,16 +73,10 @@ const Format* FormatOf(const std::string& path) {
 /// are among them, so that opening them is an error.
 std::vector<std::string> FilesIn(const fs::path& folder, const std::string& pattern) {
   std::vector<std::string> paths;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    std::error_code unknown;
-    const bool matches = ::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0;
-    if (matches && !entry.is_directory(unknown)) paths.push_back(entry.path().string());
+  for (const fs::path& file : ListFolder(folder).files) {
+    const std::string name = file.filename().string();
+    if (::fnmatch(pattern.c_str(), name.c_str(), FNM_PERIOD) == 0) paths.push_back(file.string());
   }
-  if (error)
-    throw WorldError(Str("cannot read the folder ", folder.string(), ": ", error.message()));
-  std::ranges::sort(paths);
   return paths;
 }
 
@@ -109,18 +104,14 @@ std::vector<std::string> FilesOf(const fs::path& folder, const Format& format) {
 
 /// Names a folder in `folder` that has such files: Hugging Face has one for each split.
 std::string BelowIt(const fs::path& folder, const std::string& format) {
-  std::error_code error;
-  std::vector<std::string> below;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    std::error_code unknown;
-    if (!entry.is_directory(unknown)) continue;
+  for (const fs::path& below : ListFolder(folder).folders) {
     const bool has_some = std::ranges::any_of(kFormats, [&](const Format& one) {
       return (format.empty() || format == one.source) &&
-             !FilesIn(entry.path(), Str("*", one.ending)).empty();
+             !FilesIn(below, Str("*", one.ending)).empty();
     });
-    if (has_some) below.push_back(entry.path().string());
+    if (has_some) return Str("; the folder ", below.string(), " has some");
   }
-  return below.empty() ? "" : Str("; the folder ", *std::ranges::min_element(below), " has some");
+  return "";
 }
 
 }  // namespace
